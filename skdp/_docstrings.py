@@ -199,9 +199,8 @@ def _entry(name: str, parameter: inspect.Parameter, function: str) -> str:
     """Return what is said of a parameter that a docstring leaves out."""
     if name == "y" and parameter.default is None:
         return "y : None, ignored\n"
-    text = f"{name} : {_TYPES[name]}"
-    if parameter.default is not parameter.empty:
-        default = parameter.default
+    default, text = parameter.default, f"{name} : {_TYPES.get(name, parameter.annotation)}"
+    if default is not parameter.empty:
         text += f', default="{default}"' if isinstance(default, str) else f", default={default}"
     return text + (_FIT_ROWS if (name, function) == ("X", "fit") else "") + "\n"
 
@@ -213,17 +212,18 @@ def _completed(doc: str, item: Any, owner: str) -> str:
     if later or (inspect.isclass(item) and not parts):
         return doc
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
-    known = inspect.signature(item).parameters
-    entries = {}
+    known, entries = inspect.signature(item).parameters, dict[str, str]()
+    estimator = inspect.isclass(item) and "max_rows_per_unit" in known and hasattr(item, "fit")
     for entry in re.split(r"^(?=\S)", sections.pop("Parameters", "").strip("\n"), flags=re.M)[1:]:
         names = [name.strip(" *") for name in re.split(r" :|\n", entry)[0].split(",")]
         entries.update({name: entry.strip("\n") + "\n" for name in names})
-    for name in known.keys() & _TYPES.keys() - entries.keys():
-        entries[name] = _entry(name, known[name], item.__name__)
+    for name in known.keys() - entries.keys() if estimator or not inspect.isclass(item) else ():
+        if name in _TYPES or not (estimator or known[name].annotation is inspect.Signature.empty):
+            entries[name] = _entry(name, known[name], item.__name__)
     order = {name: place for place, name in enumerate(known)}
     texts = sorted(entries, key=lambda name: order.get(name, len(order)))
     made = {"Parameters": "".join(dict.fromkeys(entries[name] for name in texts))}
-    if inspect.isclass(item) and "max_rows_per_unit" in known and hasattr(item, "fit"):
+    if estimator:
         raised = textwrap.dedent(_BLOCKS["labelled_raises" if "classes" in known else "fit_raises"])
         sections.setdefault("Raises", raised.lstrip("\n"))
         for section, block in (("Attributes", "fitted"), ("Raises", "budget")):

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
+from skdp._docstrings import shared_texts
 from skdp.confidence.equations import Errors, Floats, Pair, Source, check_level
 from skdp.confidence.limits import Limits, MetricLimits, NoiseLimits, plain_ends
 from skdp.core import PrivacyCertificate
@@ -39,6 +40,7 @@ def _number(array: Floats) -> Any:
     return array if array.ndim else float(array)
 
 
+@shared_texts
 @dataclass(frozen=True, eq=False, repr=False)
 class Released(NDArrayOperatorsMixin):
     """A released number or array, with its standard error and confidence intervals.
@@ -310,10 +312,6 @@ class Released(NDArrayOperatorsMixin):
         ----------
         labels : mapping of str to ndarray
             In the shape of ``value``.
-
-        Returns
-        -------
-        released : Released
         """
         own = self.value, self.std, self.privacy, self.bounds, self.note, self.limits
         return Released(*own, labels, self.errors)
@@ -349,10 +347,6 @@ class Released(NDArrayOperatorsMixin):
         ----------
         level : float, default=0.95
             Of the interval.
-
-        Returns
-        -------
-        columns : dict
         """
         columns = {name: column.tolist() for name, column in self._columns(level).items()}
         return columns if self.ndim else {name: cells[0] for name, cells in columns.items()}
@@ -374,10 +368,6 @@ class Released(NDArrayOperatorsMixin):
         ----------
         axis : int, tuple of int or None, default=None
             As in `numpy.sum`.
-
-        Returns
-        -------
-        sum : Released
         """
         return self._summed(np.sum(self._array, axis=axis), axis)
 
@@ -388,10 +378,6 @@ class Released(NDArrayOperatorsMixin):
         ----------
         axis : int, tuple of int or None, default=None
             As in `numpy.mean`.
-
-        Returns
-        -------
-        mean : Released
         """
         total = np.sum(self._array, axis=axis)
         return self._summed(total, axis) / (self._array.size / max(np.size(total), 1))

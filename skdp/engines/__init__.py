@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from skdp._docstrings import shared_texts
 from skdp.engines._workers import Dask, Spark, SparkFiles, Threads, active_session
 from skdp.tabular.sound import sound
 from skdp.tabular.source import (
@@ -32,6 +33,7 @@ from skdp.user_code import or_raise
 __all__ = ["Source", "from_arrays", "from_dask", "from_spark", "from_stream", "read_parquet"]
 
 
+@shared_texts
 def from_arrays(parts: Iterable[Any], *, columns: Any = None) -> Source:
     """Return a table in parts of arrays or tables in memory.
 
@@ -42,10 +44,6 @@ def from_arrays(parts: Iterable[Any], *, columns: Any = None) -> Source:
         have different types, and may be empty.
     columns : sequence of str, default=None
         For tables, the columns to read, in this order; None: all columns.
-
-    Returns
-    -------
-    source : Source
 
     Raises
     ------
@@ -87,6 +85,7 @@ def _head(table: Any) -> Any:
     return or_raise(cut, lambda: TypeError(text))
 
 
+@shared_texts
 def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") -> Source:
     """Return a table in parts from Parquet files, one part for each row group; needs pyarrow.
 
@@ -101,10 +100,6 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
         the Python workers of the active Spark session. Workers must see the files under the same
         paths. Spark's workers read them without its Java runtime, which is much faster than
         `from_spark`.
-
-    Returns
-    -------
-    source : Source
 
     Raises
     ------
@@ -166,6 +161,7 @@ def _files(paths: Any) -> list[str]:
     return names
 
 
+@shared_texts
 def from_stream(open_reader: Callable[[], Any], *, columns: Any = None) -> Source:
     """Return a table with one part, which is streamed as often as needed; needs pyarrow.
 
@@ -177,10 +173,6 @@ def from_stream(open_reader: Callable[[], Any], *, columns: Any = None) -> Sourc
         dataset). It must return the same rows each time, in any order.
     columns : sequence of str, default=None
         The columns to read, in this order; None: all columns.
-
-    Returns
-    -------
-    source : Source
 
     Raises
     ------
@@ -229,6 +221,7 @@ def _schema_of(stream: Any) -> Any:
     return next(batches_of(stream)).schema
 
 
+@shared_texts
 def from_dask(frame: Any) -> Source:
     """Return a table from the partitions of a dask frame, series or array, read by its workers.
 
@@ -237,10 +230,6 @@ def from_dask(frame: Any) -> Source:
     frame : dask.dataframe.DataFrame, dask.dataframe.Series or dask.array.Array
         Chunks of an array are joined across columns. The collection is computed again for every
         pass over the rows: persist it if that is expensive.
-
-    Returns
-    -------
-    source : Source
 
     Raises
     ------

@@ -22,6 +22,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils.validation import check_is_fitted
 
+from skdp._docstrings import shared_texts
 from skdp.impute import DPSimpleImputer
 from skdp.inspection._budget import Display, Floats, documented
 from skdp.preprocessing import DPMinMaxScaler, DPRobustScaler, DPStandardScaler
@@ -391,6 +392,7 @@ class ClusterTable:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
+@shared_texts
 def cluster_table(pipeline: Any) -> ClusterTable:
     """Say what the clusters are: counts, and means in the columns that went into a pipeline.
 
@@ -399,10 +401,6 @@ def cluster_table(pipeline: Any) -> ClusterTable:
     pipeline : Pipeline or estimator
         Fitted; its last step has ``cluster_centers_``. Steps before may scale, impute, encode,
         select and project columns, and be a ColumnTransformer of such steps.
-
-    Returns
-    -------
-    table : ClusterTable
 
     Raises
     ------

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp._docstrings import documenter, parameters_of
+from skdp._docstrings import documenter, parameters_of, shared_texts
 from skdp.base import CallContext
 from skdp.base.context import public_key
 from skdp.budget import PrivacyBudget
@@ -243,6 +243,7 @@ def _mean_limits(
 # --- confusion matrices ---------------------------------------------------------------------------
 
 
+@shared_texts
 @dataclass(frozen=True, eq=False, repr=False)
 class ConfusionMatrix:
     """Noisy counts of true and predicted classes, and metrics computed from them for free.
@@ -278,10 +279,6 @@ class ConfusionMatrix:
 
         Only rows whose true and predicted labels are among the classes count. `accuracy_score` has
         less noise.
-
-        Returns
-        -------
-        accuracy : Released
         """
         counts, size = self.counts.value, len(self.labels)
         right = np.trace(counts)

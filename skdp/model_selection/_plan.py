@@ -26,6 +26,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 
+from skdp._docstrings import shared_texts
 from skdp.base import check_without_rows
 from skdp.base.leaks import has_price, is_search
 from skdp.budget import Cost
@@ -36,6 +37,7 @@ from skdp.model_selection._pricing import Bill, Pricer, naming_step, private_par
 from skdp.parameters import FLAG, check_integer, check_parameter, naming
 
 
+@shared_texts
 @dataclass(frozen=True)
 class PlannedCharge:
     """One line of a plan: a charge, and how often it will be made.
@@ -66,12 +68,7 @@ class PlannedCharge:
     note: str = ""
 
     def cells(self) -> tuple[Any, ...]:
-        """Return the line as values: step, estimator, times, epsilon, delta, error, note.
-
-        Returns
-        -------
-        cells : tuple
-        """
+        """Return the line as values: step, estimator, times, epsilon, delta, error, note."""
         cost = self.cost
         spent = (0.0, 0.0) if cost is None else (float(cost.epsilon), float(cost.delta))
         return (self.step, self.estimator, self.times, *spent, self.error, self.note)
@@ -425,6 +422,7 @@ def _check_splits(cv: Any) -> None:
         raise TypeError("a number of folds, a splitter or a list of splits is needed")
 
 
+@shared_texts
 def cross_val_cost(
     estimator: Any,
     cv: Any = None,
@@ -453,10 +451,6 @@ def cross_val_cost(
         Passed to ``get_n_splits`` of splitters that need the groups.
     budget : PrivacyBudget, default=None
         Count only what is charged to this budget; None counts everything.
-
-    Returns
-    -------
-    cost : SearchCost
 
     Raises
     ------

@@ -328,10 +328,6 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
     def pdf(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Return the density at the caller's rows, and its noise if `return_std` is true.
 
-        Parameters
-        ----------
-        return_std : bool, default=False
-
         Returns
         -------
         density : ndarray of shape (n_samples,)
@@ -366,7 +362,6 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
 
         Parameters
         ----------
-        n_samples : int, default=1
         random_state : int, RandomState or None, default=None
             Independent of the noise, so samples may be repeated with the same seed.
 

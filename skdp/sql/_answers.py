@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from skdp._docstrings import shared_texts
 from skdp.aggregation._intervals import LEVEL
 from skdp.aggregation._results import left_out_text, limits_of, notes_of, share_left_out
 from skdp.confidence import Released
@@ -29,6 +30,7 @@ from skdp.sql._plan import CHOSEN, Plan
 from skdp.sql.ir import quoted
 
 
+@shared_texts
 @dataclass(eq=False, repr=False)
 class Answer:
     """The released answer of a query, as a DuckDB table; it contains nothing private.
@@ -114,22 +116,12 @@ class Answer:
         return self.relation.to_arrow_table()
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Return the rows as tuples.
-
-        Returns
-        -------
-        rows : list of tuple
-        """
+        """Return the rows as tuples."""
         rows: list[tuple[Any, ...]] = self.relation.fetchall()
         return rows
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return the answer as a dict of lists.
-
-        Returns
-        -------
-        columns : dict
-        """
+        """Return the answer as a dict of lists."""
         rows = self.fetchall()
         return {name: [row[i] for row in rows] for i, name in enumerate(self.columns)}
 
@@ -156,16 +148,7 @@ class Answer:
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Return the certificate as JSON.
-
-        Parameters
-        ----------
-        indent : int, default=None
-
-        Returns
-        -------
-        text : str
-        """
+        """Return the certificate as JSON."""
         return json.dumps(self.certificate(), indent=indent)
 
     def __len__(self) -> int:

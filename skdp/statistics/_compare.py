@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from skdp._docstrings import shared_texts
 from skdp.confidence import Released
 from skdp.confidence.equations import Floats, check_level
 from skdp.parameters import check_parameter
@@ -69,6 +70,7 @@ class Comparison:
         )
 
 
+@shared_texts
 def compare(
     first: Released,
     second: Released | None = None,
@@ -95,10 +97,6 @@ def compare(
         `Released.population_interval`.
     correction : {"holm"} or None, default="holm"
         For several comparisons: p-values by Holm's method, intervals at 1 - (1 - level) / k.
-
-    Returns
-    -------
-    comparison : Comparison
 
     Raises
     ------

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from skdp._docstrings import shared_texts
 from skdp.base import check_bounds
 from skdp.base.context import public_key
 from skdp.budget import PrivacyBudget
@@ -87,6 +88,7 @@ _UNSURE = (
 _NO_ERROR = "the error of a quantile depends on the rows near it"
 
 
+@shared_texts
 @dataclass(frozen=True, eq=False, repr=False)
 class Description:
     """What `describe` released of a table.
@@ -184,10 +186,6 @@ class Description:
         """Return the table with a picture of each column.
 
         Numbers have bars of equal areas between their quantiles, categories bars of their counts.
-
-        Returns
-        -------
-        html : str
         """
         frame = self.to_frame()
         errors = self.to_frame(std=True)

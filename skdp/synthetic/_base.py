@@ -549,7 +549,6 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
 
         Parameters
         ----------
-        n_samples : int, default=1
         random_state : int, RandomState or None, default=None
             Not that of the noise: samples may be repeated.
 

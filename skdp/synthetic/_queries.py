@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skdp._docstrings import shared_texts
 from skdp.base import check_integer
 from skdp.parameters import check_length, naming
 from skdp.queries import MAX_TABLE, Cells, Group, Intervals, Prefixes, Weighted, Workload
@@ -27,6 +28,7 @@ MAX_QUERIES = 2**24
 MAX_WEIGHTS = 2**26  # entries of a matrix of queries
 
 
+@shared_texts
 class Queries:
     """Linear queries, stated without a table.
 
@@ -46,28 +48,11 @@ class Queries:
         raise NotImplementedError
 
     def groups(self, domain: Domain) -> list[Group]:
-        """Return the queries on a domain, grouped by the columns that they depend on.
-
-        Parameters
-        ----------
-        domain : Domain
-
-        Returns
-        -------
-        groups : list of skdp.queries.Group
-        """
+        """Return the queries on a domain, grouped by the columns that they depend on."""
         raise NotImplementedError
 
     def workload(self, domain: Domain) -> Workload:
         """Return the queries on a domain.
-
-        Parameters
-        ----------
-        domain : Domain
-
-        Returns
-        -------
-        workload : skdp.queries.Workload
 
         Raises
         ------
@@ -416,6 +401,7 @@ def _in_unit(value: Any, query: int) -> float:
 # --- how users state queries ----------------------------------------------------------------------
 
 
+@shared_texts
 def conjunctions(
     order: int = 2, *, monotone: bool = False, columns: Any = None, values: Any = None
 ) -> Queries:
@@ -436,10 +422,6 @@ def conjunctions(
         ones. With `Bins`, any number in the cell. Unknown names are refused once the domain is
         known.
 
-    Returns
-    -------
-    queries : Queries
-
     Raises
     ------
     TypeError, ValueError
@@ -457,6 +439,7 @@ def conjunctions(
     return _Conjunctions(order, monotone, columns, values)
 
 
+@shared_texts
 def thresholds(columns: Any = None) -> Queries:
     """State thresholds of ordered columns: which part of the rows lies in the first j cells.
 
@@ -465,10 +448,6 @@ def thresholds(columns: Any = None) -> Queries:
     columns : sequence, default=None
         Names or positions; the categories are ordered as in the domain. None: all columns with
         `Bins` or with increasing numbers.
-
-    Returns
-    -------
-    queries : Queries
 
     Examples
     --------
@@ -479,6 +458,7 @@ def thresholds(columns: Any = None) -> Queries:
     return _Thresholds(columns)
 
 
+@shared_texts
 def intervals(columns: Any = None) -> Queries:
     """State intervals of ordered columns: which part of the rows lies in the cells i to j.
 
@@ -486,10 +466,6 @@ def intervals(columns: Any = None) -> Queries:
     ----------
     columns : sequence, default=None
         As for `thresholds`.
-
-    Returns
-    -------
-    queries : Queries
 
     Examples
     --------
@@ -500,6 +476,7 @@ def intervals(columns: Any = None) -> Queries:
     return _Intervals(columns)
 
 
+@shared_texts
 def parities(order: int = 2, *, columns: Any = None) -> Queries:
     """State parities: which part of the rows has an even sum of codes in some columns.
 
@@ -513,10 +490,6 @@ def parities(order: int = 2, *, columns: Any = None) -> Queries:
     columns : sequence, default=None
         Names or positions of the columns to choose from; None: all columns.
 
-    Returns
-    -------
-    queries : Queries
-
     Examples
     --------
     >>> from skdp.synthetic import Domain, parities
@@ -526,6 +499,7 @@ def parities(order: int = 2, *, columns: Any = None) -> Queries:
     return _Parities(order, columns)
 
 
+@shared_texts
 def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any = None) -> Queries:
     """State queries by a matrix, or by functions of a row.
 
@@ -538,10 +512,6 @@ def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any
         domain (at the middles of `Bins`), and never sees a private row.
     columns : sequence, default=None
         Names or positions; None: all columns. At most 2**20 cells together.
-
-    Returns
-    -------
-    queries : Queries
 
     Raises
     ------

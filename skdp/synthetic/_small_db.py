@@ -709,7 +709,6 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
 
         Parameters
         ----------
-        n_samples : int, default=1
         random_state : int, RandomState or None, default=None
             Seeds this draw.
 

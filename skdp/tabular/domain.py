@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp._docstrings import shared_texts
 from skdp.parameters import FLAG, check_length, check_parameter, naming
 from skdp.tabular.cells import family, nearest, read_cell, stands_for_nothing, ticks
 from skdp.tabular.columns import places_by, stated_places
@@ -30,6 +31,7 @@ _TICK = 1000  # nanoseconds: microseconds of our centuries are exact as floats
 _KINDS = {"date": MOMENT, "timestamp": MOMENT, "duration": SPAN}  # of families of cells
 
 
+@shared_texts
 class Bins:
     """Public edges that part a column of numbers, or of dates, into cells.
 
@@ -107,10 +109,6 @@ class Bins:
         integer, missing : bool, default=False
             As of `Bins`.
 
-        Returns
-        -------
-        bins : Bins
-
         Raises
         ------
         TypeError, ValueError
@@ -152,16 +150,7 @@ class Bins:
         return f"Bins({self.n_cells} cells from {ends}{', and missing' * self.missing})"
 
     def shown(self, edge: float) -> str:
-        """Return an edge as text.
-
-        Parameters
-        ----------
-        edge : float
-
-        Returns
-        -------
-        text : str
-        """
+        """Return an edge as text."""
         if self.kind == NUMBER:
             return f"{edge:g}"
         text = str(_in_ticks(np.array([edge]), self.kind)[0])
@@ -245,7 +234,6 @@ class Bins:
         Parameters
         ----------
         codes : ndarray of int
-        rng : Generator or None
 
         Returns
         -------
@@ -406,6 +394,7 @@ def _is_named(spec: Any) -> bool:
     return listed or (isinstance(column, numbers.Integral) and not isinstance(column, bool))
 
 
+@shared_texts
 class Domain:
     """The values that each column of a table may have, stated from public knowledge.
 
@@ -498,10 +487,6 @@ class Domain:
         ----------
         columns : int or sequence
             Their number, or their names.
-
-        Returns
-        -------
-        domain : Domain
         """
         if isinstance(columns, int | np.integer):
             return cls([2] * int(columns))
@@ -594,13 +579,8 @@ class Domain:
 
         Parameters
         ----------
-        positions : sequence of int
         named : bool, default=True
             Whether columns keep their names.
-
-        Returns
-        -------
-        domain : Domain
         """
         part = object.__new__(Domain)
         part.names = None
@@ -614,14 +594,6 @@ class Domain:
 
     def position(self, column: Any) -> int:
         """Return the position of a column given by name or by position.
-
-        Parameters
-        ----------
-        column : name or int
-
-        Returns
-        -------
-        position : int
 
         Raises
         ------
@@ -637,30 +609,12 @@ class Domain:
         raise ValueError(f"the domain has no column {column!r}; it has {has}")
 
     def column(self, position: int) -> Bins | list[Any]:
-        """Return what a column's values are.
-
-        Parameters
-        ----------
-        position : int
-
-        Returns
-        -------
-        column : Bins or list of categories
-        """
+        """Return what a column's values are."""
         column = self._columns[position]
         return column.bins if isinstance(column, _Numbers) else list(column.values_)
 
     def is_numeric(self, position: int) -> bool:
-        """Say whether a column's values are numbers.
-
-        Parameters
-        ----------
-        position : int
-
-        Returns
-        -------
-        numeric : bool
-        """
+        """Say whether a column's values are numbers."""
         column = self._columns[position]
         if isinstance(column, _Numbers):
             return column.bins.kind == NUMBER
@@ -674,7 +628,6 @@ class Domain:
 
         Parameters
         ----------
-        position : int
         cells : column of an array, or of a pandas, polars or pyarrow table
 
         Returns
@@ -692,7 +645,6 @@ class Domain:
 
         Parameters
         ----------
-        position : int
         codes : ndarray of int
         rng : Generator, default=None
             Data-independent randomness for a uniform point of each cell of `Bins`; None for the
