@@ -80,6 +80,9 @@ def test_the_note_says_how_many_rows_would_give_errors(delta):
     assert np.isnan([*summary.std_error, *summary.p_value, *summary.low]).all()
     # Hidden scales tell nothing of the rows that are needed.
     assert "n * epsilon" not in summary.note
+    wide = clone(model).set_params(bounds=([6, -900], [18, 40]), epsilon=2.0).fit(X, y).summary()
+    assert re.search(r"mean: 1 \((over )?[\d.]+\)", wide.note)
+    assert re.search(r"n \* epsilon (=|of at least) [\d,]+ or narrower bounds", wide.note)
     numbers = (
         re.search(r"n \* epsilon = ([\d,]+)", model.fit(X, y).summary().note)
         for model.epsilon in np.geomspace(0.3, 3.0, 20)
