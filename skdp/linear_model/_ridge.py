@@ -105,7 +105,7 @@ _CONSTRAINED = (
     "be below 0."
 )
 _LIMITED = "No standard errors: the penalty is too large for the scale of a column."
-_NAMED, _WIDE = 3, 6.0  # columns that a note names, and how far their bounds reach at least
+_NAMED, _WIDE = 3, 5.0  # columns that a note names, and how far their bounds reach at least
 # Deviations of noise, over half the root of the dimension, in which the least direction is seen.
 _MARGIN, _BARELY = 2.5, 0.2
 _LONGER = 2.5  # Whole rows turn out to need so many times the planned rows.
