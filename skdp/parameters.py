@@ -309,7 +309,7 @@ def _by_name(
     bounds: Mapping[Any, Any], n_features: int, names: Sequence[Any] | None
 ) -> tuple[Any, Any]:
     """Return lows and highs in the order of the columns."""
-    if names is None and set(bounds) <= set(range(n_features)):
+    if names is None and all(isinstance(name, numbers.Integral) for name in bounds):
         names = range(n_features)
     if names is None:
         way_out = (
@@ -328,7 +328,9 @@ def _by_name(
         raise ValueError(
             f"bounds must state every column; there are none for {missing}{no_columns}"
         )
-    if unknown:
+    # Names beyond those of X are of other columns of the caller's table. A misspelt one leaves a
+    # column of X without bounds, so it was refused above. Positions have no spelling.
+    if unknown and isinstance(names, range):
         raise ValueError(f"bounds name columns that X does not have: {unknown}")
     for name in names:
         pair = bounds[name]

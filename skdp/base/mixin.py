@@ -19,7 +19,7 @@ import copy
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import MISSING, Field, field
@@ -431,6 +431,8 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
         for source, width in (("like", columns_of(like)), ("bounds", columns_of_bounds(bounds))):
             if width is None:
                 continue
+            if source == "bounds" and isinstance(bounds, Mapping) and width > (n_features or width):
+                continue  # of a table with more columns
             if n_features is not None and n_features != width:
                 raise ValueError(
                     f"{source} must have n_features = {n_features} columns, got {width}"

@@ -252,8 +252,8 @@ def error_of_fits(
             table = resampled(rows, n, number)
             return error(fresh(number).fit(table), table)
 
-        # To 10%, which is 5% of the root of a mean square.
-        return mean_error(once, least=24, most=_FITS, precision=0.1)
+        # To 15%, which is 7.5% of the root of a mean square.
+        return mean_error(once, least=24, most=_FITS, precision=0.15)
 
 
 # --- moments -----------------------------------------------------------------------------------

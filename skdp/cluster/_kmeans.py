@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 _LARGEST_BOUND = 1e100  # whose squares, and sums of them, stay inside the range of float64
 _MOST_CLUSTERS = 2**16
 # Fits for an expected error: up to _FEW_ROWS rows, and above, of at most _MOST_REHEARSED rows.
-_REHEARSALS, _FEW_REHEARSALS, _FEW_ROWS, _MOST_REHEARSED = 25, 9, 2**17, 2**20
+_REHEARSALS, _FEW_REHEARSALS, _FEW_ROWS, _MOST_REHEARSED = 15, 9, 2**17, 2**20
 _MADE_UP = 20_000  # rows drawn around the centres of an earlier fit
 _WEIGHTS_OF_MANY = (
     "DPKMeans: sample_weight with more than {} features needs algorithm='lloyd': the subspace of "

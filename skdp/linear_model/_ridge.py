@@ -78,10 +78,10 @@ _WHOLE_EDGE = 0.1
 # all hidden ones were left out, R squared would be .1 less where noise is large.)
 _STILL = 0.1
 _LARGEST = 1e300
-_SHORT = "No standard errors: noise is so large that rows were shortened. {}"
+_SHORT = "No standard errors: noise is too large for bounds that are so wide: {} {}"
 _HIDDEN = (
     "No standard errors: noise hides a direction of the columns. If columns are not collinear (one-"
-    "hot columns that add up to 1 are: leave one out): {}"
+    "hot columns that add up to 1 are: leave one out), {} {}"
 )
 _FLAT = (
     "Without {}, which noise hides or which does not vary within its bounds: errors of the others "
@@ -105,6 +105,7 @@ _CONSTRAINED = (
     "be below 0."
 )
 _LIMITED = "No standard errors: the penalty is too large for the scale of a column."
+_NAMED, _WIDE = 3, 5.0  # columns that a note names, and how far their bounds reach at least
 # Deviations of noise, over half the root of the dimension, in which the least direction is seen.
 _MARGIN, _BARELY = 2.5, 0.2
 _LONGER = 2.5  # Whole rows turn out to need so many times the planned rows.
@@ -212,11 +213,30 @@ def _rows(n: float) -> str:
     return f"{float(f'{n:.1e}'):,.0f}"
 
 
-def _asked(rows: float, seen: float) -> str:
-    """Say what would give errors: so many rows over what is seen of the least direction, if any."""
+def _asked(rows: float, seen: float, least: float = math.inf) -> str:
+    """Say what would give errors: so many rows over what is seen of the least direction, if any.
+
+    If nothing tells that number, at least `least`.
+    """
+    number = ""
     if seen > _BARELY and math.isfinite(rows):
-        return f"n * epsilon = {_rows(rows / min(seen, 1.0))}, or narrower bounds, would give some."
-    return "More rows, a larger epsilon or narrower bounds would give some."
+        number = f"n * epsilon = {_rows(rows / min(seen, 1.0))}"
+    elif math.isfinite(least):
+        number = f"n * epsilon of at least {_rows(least)}"
+    return f"{number or 'more rows, a larger epsilon'} or narrower bounds would give some."
+
+
+def _widest(names: tuple[str, ...], standard: Standard, low: Floats, high: Floats) -> str:
+    """Name the columns whose bounds are widest beside the released spread of their rows."""
+    if standard.hidden is None:
+        return ""
+    reach = np.maximum(high - standard.center, standard.center - low) / standard.scale
+    reach[-1] /= _stretch(len(reach) - 1)
+    order = [j for j in np.argsort(-reach, kind="stable")[:_NAMED] if reach[j] > _WIDE]
+    of = (*names[:-1], "the target")
+    each = [f"{of[j]} ({'over ' * bool(standard.hidden[j])}{reach[j]:.2g})" for j in order]
+    beside = "Widest, in standard deviations from the mean: "
+    return f"{beside}{', '.join(each)}." if each else ""
 
 
 def _shortened(
@@ -326,6 +346,7 @@ class _LeastSquares(TargetRegressor):
             total = max(n * min(float(standard.center[width]) / most, 1.0), 1.0)
         low, high, known = low[:width], high[:width], known[:width]
         standard = _stretched(standard, low, high, center)
+        measured = standard
         standard, radius, short = _shortened(Allowance.left(session), total, standard, low, high)
         view = StandardBall(low, high, standard.center, standard.scale, radius)
         if most is None:
@@ -389,10 +410,13 @@ class _LeastSquares(TargetRegressor):
         if short > 1.0:
             # Noise of whole rows has the edge _WHOLE_EDGE then, beside columns with variance 1.
             seen = (least.smallest - std) / variance * math.sqrt(width) / (_MARGIN * _WHOLE_EDGE)
-            why = _SHORT.format(_asked(rows * short * _LONGER, seen))
+            least_rows = n * float(self.epsilon) * short * _LONGER
+            least_rows = math.inf if standard.hidden is None else least_rows
+            wide = _widest(names, measured, low, high)
+            why = _SHORT.format(_asked(rows * short * _LONGER, seen, least_rows), wide)
         elif not least.seen > 1.0:
             seen = (least.smallest - std) / least.smallest * least.seen / 1.25
-            why = _HIDDEN.format(_asked(rows, seen))
+            why = _HIDDEN.format(_asked(rows, seen), _widest(names, measured, low, high))
         elif not free:
             why = _CONSTRAINED
         elif not weights_seen:

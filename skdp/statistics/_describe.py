@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -102,7 +103,8 @@ class Description:
     numbers : dict of Released of shape (n_number_columns,)
         Of the columns of numbers and dates, without their missing cells: ``"mean"``, ``"std"``,
         quantiles as ``"25%"``, and ``"zeros"``, the share of cells that are 0 (NaN for dates).
-        Dates are in days since 1970, durations in minutes. For the least and the greatest value
+        Dates are in days since 1970 and their ``"std"`` in days, durations in minutes; `to_frame`
+        has ``Timestamp`` and ``Timedelta``. For the least and the greatest value
         there are the outermost quantiles that the noise allows, as ``"1%"`` and ``"99%"``.
     counts : dict of Released
         By column of categories: how many rows have each, the most frequent ones first; of private
@@ -133,7 +135,7 @@ class Description:
         Parameters
         ----------
         std : bool, default=False
-            Return the standard errors instead. Those of dates are in days.
+            Return the standard errors instead. Those of dates are ``Timedelta``.
 
         Returns
         -------
@@ -164,10 +166,12 @@ class Description:
         for name, answer in self.numbers.items():
             values = answer.std if std else answer.value
             for label, value in zip(answer.labels["column"].tolist(), values, strict=True):
-                kind = NUMBER if std or name == "std" else self.kinds.get(label, NUMBER)
-                if kind != NUMBER and not math.isnan(value):
-                    of_kind = pd.Timestamp if kind == MOMENT else pd.Timedelta
-                    value = of_kind(round(value * UNITS[kind]), unit="us").floor("s")
+                kind = self.kinds.get(label, NUMBER)
+                if kind != NUMBER and math.isfinite(value):
+                    is_length = std or name == "std" or kind != MOMENT
+                    of_kind = pd.Timedelta if is_length else pd.Timestamp
+                    with contextlib.suppress(OverflowError, ValueError):  # 292 years, at most
+                        value = of_kind(round(value * UNITS[kind]), unit="us").floor("s")
                 cells[label][name] = value
         return pd.DataFrame(cells, index=rows)
 
@@ -239,7 +243,8 @@ def _shown(cell: Any, error: Any) -> str:
         digits = 1 - math.floor(math.log10(error))  # two of the error
         cell, error = round(cell, digits), round(error, digits)
         return f"{cell:,.{max(digits, 0)}f} ± {error:,.{max(digits, 0)}f}"
-    return escape(str(cell))
+    # A date with its error, a `Timedelta`.
+    return escape(f"{cell} ± {error}" if hasattr(error, "total_seconds") else str(cell))
 
 
 @documented

@@ -7,12 +7,14 @@ with a budget of its own. The prediction is the standard error of that answer.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp._config import config_context
 from skdp.base import (
     CallContext,
     check_bounds,
@@ -122,7 +124,6 @@ def expected_error(
     if options.pop("groups") is not None:
         raise ValueError("groups must be None: the expected error is that of single rows")
     relation = "replace_one" if budget is None else budget.adjacency
-    options["random_state"] = None
     delta = CallContext(function, options["epsilon"], options["delta"], budget).allowed_delta
     options["delta"] = delta
     terms: Any = {"adjacency": relation}
@@ -159,11 +160,14 @@ def expected_error(
     if function == "subset_sums":
         options["labels"] = np.resize(np.asarray(options["classes"]), len(table))
     squares = []
-    for _ in range(_REHEARSALS if like is not None else 1):
-        own = PrivacyBudget(float(options["epsilon"]), delta, **terms)
-        answer = call(table, **options, budget=own)
-        released = answer if isinstance(answer, Released) else answer[0]  # the others are edges
-        squares.append(np.square(released.std))
+    # Seeded, so that the same question has the same answer.
+    with config_context(noise="seeded"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number in range(_REHEARSALS if like is not None else 1):
+            own = PrivacyBudget(float(options["epsilon"]), delta, **terms)
+            answer = call(table, **options | {"random_state": number}, budget=own)
+            released = answer if isinstance(answer, Released) else answer[0]  # the others are edges
+            squares.append(np.square(released.std))
     error: NDArray[np.float64] = np.sqrt(np.mean(squares, axis=0))
     return error * scale if per_row else error
 

@@ -80,6 +80,11 @@ def test_the_note_says_how_many_rows_would_give_errors(delta):
     assert np.isnan([*summary.std_error, *summary.p_value, *summary.low]).all()
     # Hidden scales tell nothing of the rows that are needed.
     assert "n * epsilon" not in summary.note
+    model.set_params(bounds=([6, -900], [18, 40]), epsilon=1.0)
+    notes = [model.fit(X, y).summary().note for _ in range(3)]
+    wide = re.compile(r"n \* epsilon (=|of at least) [\d,]+ or narrower .* from the mean: 1 \(")
+    assert any(wide.search(note) for note in notes)
+    model.set_params(bounds=stated["bounds"])
     numbers = (
         re.search(r"n \* epsilon = ([\d,]+)", model.fit(X, y).summary().note)
         for model.epsilon in np.geomspace(0.3, 3.0, 20)

@@ -73,6 +73,29 @@ def test_where_fits_are_rehearsed(model, error, like):
     assert 1e-3 < found < 100
 
 
+@pytest.mark.parametrize(
+    ("subject", "options"),
+    [
+        (DPMedian(bounds=(-4, 4)), {}),
+        ("std", {"bounds": (-4, 4)}),  # its error depends on noise: that of rehearsals is seeded
+    ],
+)
+def test_an_epsilon_at_the_end_of_the_range_keeps_the_error(subject, options):
+    options = {"like": ROWS[:100], **options}
+
+    def error_at(epsilon):
+        if isinstance(subject, str):
+            return statistics.expected_error(subject, 1000, epsilon=epsilon, **options).max()
+        return subject.set_params(epsilon=epsilon).expected_error(1000, **options)
+
+    enough = error_at(5.0)
+    assert enough == error_at(5.0)
+    found = choose_epsilon(subject, error=enough, n_samples=1000, high=5.0, **options)
+    assert error_at(found) <= enough
+    with pytest.raises(ValueError, match="At epsilon=5 the expected error is"):
+        choose_epsilon(subject, error=enough / 3, n_samples=1000, high=5.0, **options)
+
+
 def test_ends():
     scaler = DPStandardScaler(bounds=(0, 1))
     assert choose_epsilon(scaler, error=100.0, n_samples=5000, n_features=1) == 1e-3

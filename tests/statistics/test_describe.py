@@ -62,6 +62,8 @@ def test_with_little_noise_it_says_what_pandas_says(adjacency):
         }
         assert frame.loc["top", label] == expected.loc["top", label]
     assert abs(frame.loc["50%", "day"] - table["day"].median()) < pd.Timedelta(days=1)
+    assert abs(frame.loc["std", "day"] - table["day"].std()) < pd.Timedelta(days=30)
+    assert pd.Timedelta(0) < look.to_frame(std=True).loc["mean", "day"] < pd.Timedelta(days=9)
     assert look.bounds["age"] == (0.0, 120.0)
     assert look.bounds["day"][0] < 18262 < look.bounds["day"][1]  # 2020-01-01, in days
 
