@@ -92,7 +92,7 @@ def choose_epsilon(
     epsilon : float
         With three digits, rounded up; `low` if that is enough. Its own ``expected_error`` is never
         above `error`. If fits are rehearsed, epsilon may be half as large again as needed: the
-        error there was 0.72 to 1 of `error` in the searches that were tried, and less where it
+        error there was 0.63 to 1 of `error` in the searches that were tried, and less where it
         jumps (k-means finds its clusters from some epsilon on).
 
     Raises
