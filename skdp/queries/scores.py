@@ -4,11 +4,13 @@ Released: how many rows of each outcome are in each bin of a score, from which p
 calibrated. Guarantee: a row is in at most one cell, so PROOFS.md, "Sums", holds: a row that is
 added or removed moves one count by one, a row that is replaced moves two. The score of a row is a
 function of that row and of released numbers, to the last bit: it is made by elementwise operations
-and added up column by column, so no other row of a batch changes it.
+and added up column by column, so no other row of a batch changes it. Matrix products, which are
+faster, decide only the bins of rows that no rounding could move to another bin.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.clipping import Floats, check_width
+from skdp.core.clipping import Floats, by_columns, check_width
 from skdp.core.query import check_ascending, reviewed
 from skdp.core.sums import RowCells, RowSum
 from skdp.queries.cells import row_counts
@@ -49,6 +51,17 @@ def _groups(n_columns: int, size: int) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
+_UNKNOWN = np.zeros(0), math.inf  # a lead of more than two classes, and its error
+
+
+def _error(size: float, n_terms: int) -> float:
+    """Return a bound on the difference of two sums of terms whose absolute values add up to `size`.
+
+    Two to three roundings a term and one an addition, in either sum: four times fewer than here.
+    """
+    return (n_terms + 8) * 2.0**-50 * size if size < 1e290 else math.inf
+
+
 @reviewed
 @dataclass(frozen=True, eq=False)
 class LinearScores:
@@ -71,6 +84,15 @@ class LinearScores:
                 for term in self.weights.T[group, :, None] * columns[group, None]:
                     total += term
         return _within(total)
+
+    def lead(self, x: Floats) -> tuple[Floats, float]:
+        """Return about the lead of the second of two classes, and a bound on its error."""
+        weights, offset = self.weights * self.view.grid, self.offset
+        if len(weights) != 2:
+            return _UNKNOWN
+        size = float(np.abs(offset).sum() + (np.abs(weights) @ self.view.half).sum())
+        lead = self.view.map(x) @ (weights[1] - weights[0]) + (offset[1] - offset[0])
+        return lead, _error(size, len(weights.T))
 
 
 @reviewed
@@ -103,6 +125,22 @@ class NormalScores:
                     total += log
                     total += term
             return _within(-0.5 * total)
+
+    def lead(self, x: Floats) -> tuple[Floats, float]:
+        """Return about the lead of the second of two classes, and a bound on its error."""
+        check_width(x, self.mean.shape[1])
+        if len(self.mean) != 2:
+            return _UNKNOWN
+        block, low, high = by_columns(x, self.low, self.high)
+        columns = np.clip(block, low, high)
+        reach = np.maximum(np.abs(self.low), np.abs(self.high)) + np.abs(self.mean)
+        logs, slope = np.log(self.var), self.mean / self.var
+        size = float((np.abs(logs) + reach**2 / self.var).sum())
+        at_zero = (logs + self.mean * slope).sum(axis=1)
+        lead = columns @ (slope[1] - slope[0]) + (at_zero[0] - at_zero[1]) / 2
+        columns *= columns
+        lead += columns @ (0.5 / self.var[0] - 0.5 / self.var[1])
+        return lead, _error(size, 2 * len(reach.T))
 
 
 @reviewed
@@ -217,10 +255,22 @@ class ScoreCells(RowCells):
         return known
 
     def of_rows(self, x: Any, labels: Any) -> Ints:
-        lead, first, second = leads(self.scores.of_rows(x))
+        bins, first, second = self._bins(x)
         labels = self._labels(x, labels)
-        cells = 2 * _at_most(self.cuts, lead) + (labels == first)
+        cells = 2 * bins + (labels == first)
         return np.where((labels == first) | (labels == second), cells, -1)[:, None]
+
+    def _bins(self, x: Any) -> tuple[Ints, Any, Any]:
+        """Return the bin of each row's lead, and both classes."""
+        lead, error = self.scores.lead(x) if hasattr(self.scores, "lead") else _UNKNOWN
+        if error == math.inf:
+            lead, first, second = leads(self.scores.of_rows(x))
+            return _at_most(self.cuts, lead), first, second
+        bins = _at_most(self.cuts, lead - error)
+        doubtful = np.flatnonzero(bins != _at_most(self.cuts, lead + error))
+        if doubtful.size:
+            bins[doubtful] = _at_most(self.cuts, leads(self.scores.of_rows(x[doubtful]))[0])
+        return bins, 1, 0
 
 
 @reviewed
