@@ -166,9 +166,10 @@ def test_a_column_of_counts_scores_as_its_sorted_rows(x, ends, q, reach, leaf):
     narrow=st.booleans(),
     powers=st.sampled_from([ranked_columns._POWERS, 1]),
     weight=st.sampled_from([1, 7]),
+    block=st.sampled_from([1, 2, 2**9]),
 )
 def test_sums_by_ranks_choose_as_the_exponential_mechanism(
-    x, heavy, q, eta, v, leaf, narrow, powers, weight
+    x, heavy, q, eta, v, leaf, narrow, powers, weight, block
 ):
     numbers = np.repeat(np.array(x, dtype=np.int64), np.where(np.array(x) == 4, heavy, 1))
     column = ranked_columns.RankedColumn.of(*np.unique(numbers, return_counts=True))
@@ -185,7 +186,7 @@ def test_sums_by_ranks_choose_as_the_exponential_mechanism(
         return replace(found, values=values, widths=widths, low=low, high=high)
 
     ranked_columns._powers.cache_clear()
-    with mock.patch.object(ranked_columns, "_POWERS", powers):
+    with mock.patch.multiple(ranked_columns, _POWERS=powers, _BLOCK=block):
         found = part(reach).run_at(eta, v)
     ranked_columns._powers.cache_clear()
     runs = part(None).runs()
@@ -352,6 +353,12 @@ def test_a_value_s_image_does_not_depend_on_the_values_beside_it():
         alone = [int(lattice.number(x[i : i + 1])[0]) for i in range(x.size)]
         assert together.tolist() == alone
         assert np.all(np.diff(together[np.argsort(x)]) >= 0)
+        # Nor on the columns beside it, whose bounds are others, or the same, or without a step.
+        for highest in (1.0, 1000.0, 1e18):
+            ends = (-1000.0, -1000.0, -highest)
+            lattices = [quantiles.Lattice(low, 1000.0, step, prior) for low in ends]
+            numbers = ranked_columns._numbering(lattices, range(1, 3))(np.column_stack([x] * 3))
+            assert numbers.tolist() == [lattice.number(x).tolist() for lattice in lattices[1:]]
 
 
 @each(
