@@ -143,8 +143,7 @@ def _square_parts(q: Floats) -> tuple[Floats, Floats, Floats]:
 
 def _outside(q: Floats, radius: int) -> NDArray[np.intp]:
     """Return which integer-valued rows have sum q_j**2 > radius**2, exactly; radius < 2**31."""
-    limit = float(radius) ** 2
-    total = _norm2(q)
+    limit, total = float(radius) ** 2, _norm2(q)
     if radius < 2**26:
         # Squares are at least 0, so a sum that is not exact (above 2**53, or inf) is above it.
         # NaN is outside, too: what is not known to be inside is not.
