@@ -37,7 +37,6 @@ __all__ = [
     "gathered",
     "ranked_columns",
     "reversed_bits",
-    "score_runs",
     "spread",
 ]
 
@@ -148,17 +147,6 @@ class Runs:
     starts: Ints
     lengths: Ints
     scores: NDArray
-
-
-def score_runs(ordered: Ints, low: int, high: int, level: Fraction) -> Runs:
-    """Score all points from low to high by the sorted values of a part, all within.
-
-    The score of a point is the integer b times the distance of q n, q = a/b, to [values below,
-    values below or equal].
-    """
-    n = ordered.size
-    first = np.flatnonzero(np.append(n > 0, ordered[1:] != ordered[:-1]))
-    return Part(ordered[first], np.append(first, n), n, low, high, level).runs()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ faster, decide only the bins of rows that no rounding could move to another bin.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,19 +35,11 @@ __all__ = [
 ]
 
 Ints = NDArray[np.int64]
-_TERMS = 2**16  # numbers
 
 
 def _within(scores: Floats) -> Floats:
     """Return scores (K, n) as (n, K), all finite."""
     return np.clip(np.nan_to_num(scores.T, copy=False), -1e300, 1e300)
-
-
-def _groups(n_columns: int, size: int) -> Iterator[slice]:
-    """Yield columns whose terms, of this size each, are made at a time: they stay in cache."""
-    step = max(1, _TERMS // max(size, 1))
-    for start in range(0, n_columns, step):
-        yield slice(start, start + step)
 
 
 _UNKNOWN = np.zeros(0), math.inf  # a lead of more than two classes, and its error
@@ -80,9 +71,8 @@ class LinearScores:
         total = np.repeat(self.offset[:, None], len(x), axis=1)
         with np.errstate(all="ignore"):
             columns = np.multiply(self.view.map(x).T, self.view.grid[:, None], order="C")
-            for group in _groups(len(columns), total.size):
-                for term in self.weights.T[group, :, None] * columns[group, None]:
-                    total += term
+            for weights, column in zip(self.weights.T, columns, strict=True):
+                total += weights[:, None] * column
         return _within(total)
 
     def lead(self, x: Floats) -> tuple[Floats, float]:
@@ -114,16 +104,15 @@ class NormalScores:
         check_width(x, self.mean.shape[1])
         total = np.zeros((len(self.mean), len(x)))
         columns = np.array(x.T, order="C")
-        mean, var, logs = (part.T[:, :, None] for part in (self.mean, self.var, np.log(self.var)))
+        numbers = (part.T[:, :, None] for part in (self.mean, self.var, np.log(self.var)))
         with np.errstate(all="ignore"):
             np.clip(columns, self.low[:, None], self.high[:, None], out=columns)
-            for group in _groups(len(columns), total.size):
-                terms = columns[group, None] - mean[group]
-                terms *= terms
-                terms /= var[group]
-                for log, term in zip(logs[group], terms, strict=True):
-                    total += log
-                    total += term
+            for column, mean, var, log in zip(columns, *numbers, strict=True):
+                term = column - mean
+                term *= term
+                term /= var
+                total += log
+                total += term
             return _within(-0.5 * total)
 
     def lead(self, x: Floats) -> tuple[Floats, float]:

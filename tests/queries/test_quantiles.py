@@ -20,7 +20,7 @@ from skdp.core import table as table_module
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import NoisyQuantiles, Quantiles, quantiles, ranked_columns
 from tests.folding import each
-from tests.queries.ranks import PAIR, A, ask, open_session, oracle_scores
+from tests.queries.ranks import PAIR, A, ask, open_session, oracle_scores, score_runs
 from tests.views import box_of
 
 RELATIONS = ("replace_one", "add_or_remove_one")
@@ -108,7 +108,7 @@ def test_rows_beyond_the_places_of_a_point_still_count():
 @given(x=columns, q=st.sampled_from(["0", "1/5", "1/2", "2/3", "1"]))
 def test_runs_are_the_scores_of_all_points(x, q):
     level = Fraction(q)
-    runs = ranked_columns.score_runs(np.sort(np.array(x, dtype=np.int64)), 0, 6, level)
+    runs = score_runs(np.sort(np.array(x, dtype=np.int64)), 0, 6, level)
     assert runs.lengths.sum() == 7
     expanded = np.repeat(runs.scores, runs.lengths)
     exact = oracle_scores(x, range(7), level, len(x))
@@ -138,7 +138,7 @@ def test_a_column_of_counts_scores_as_its_sorted_rows(x, ends, q, reach, leaf):
     assert [column.rows_below(place) for place in (low, high)] == cuts
     if leaf:
         low, high, places = low >> bits, high >> bits, places >> bits
-    whole = ranked_columns.score_runs(places[slice(*cuts)], low, high, level)
+    whole = score_runs(places[slice(*cuts)], low, high, level)
     options = {"spread": not leaf}
     found = column.part(*cuts, low, high, level, **options, reach=None).runs()
     for name, values in vars(found).items():
@@ -203,7 +203,7 @@ def test_rows_of_a_heavy_point_are_counted_at_their_places():
     places = ranked_columns.spread(numbers)
     half = Fraction(1, 2)
     found = column.part(7, n, 0, 2**20, half, spread=True, reach=None).runs()
-    exact = ranked_columns.score_runs(places[7:n], 0, 2**20, half)
+    exact = score_runs(places[7:n], 0, 2**20, half)
     for name, values in vars(found).items():
         np.testing.assert_array_equal(values, getattr(exact, name))
 
