@@ -136,15 +136,14 @@ def _square_parts(q: Floats) -> tuple[Floats, Floats, Floats]:
 
     With q = 2**16 high + low, of one sign, all three are sums of at most 8192 integers up to 2**32.
     """
-    high = np.trunc(q * 2.0**-16)
-    low = q - high * 2.0**16
+    high = q * 2.0**-16
+    low = q - np.trunc(high, out=high) * 2.0**16
     return _norm2(high), np.einsum("ij,ij->i", high, low), _norm2(low)
 
 
 def _outside(q: Floats, radius: int) -> NDArray[np.intp]:
     """Return which integer-valued rows have sum q_j**2 > radius**2, exactly; radius < 2**31."""
-    limit = float(radius) ** 2
-    total = _norm2(q)
+    limit, total = float(radius) ** 2, _norm2(q)
     if radius < 2**26:
         # Squares are at least 0, so a sum that is not exact (above 2**53, or inf) is above it.
         # NaN is outside, too: what is not known to be inside is not.
@@ -170,8 +169,8 @@ def clip_to_norm(x: Floats, grid: float, radius: int) -> Floats:
     - returns of shape (m, d): Integer-valued float64.
     """
     # grid is a power of two, so this is the exact quotient; then in place, block by block.
-    q = np.rint(x * (1.0 / grid))
-    outside = _outside(q, radius)
+    q = x * (1.0 / grid)
+    outside = _outside(np.rint(q, out=q), radius)
     step = max(1, 2**16 // x.shape[1])  # all that these rows need stays in cache
     for first in range(0, outside.size, step):
         far = outside[first : first + step]
@@ -195,12 +194,12 @@ def _onto_sphere(x: Floats, radius: int) -> Floats:
     # and its norm depend on the row only. Multiplying by a power of two is exact; below 2**-980 the
     # power itself would overflow, and y then has fewer bits.
     e = np.maximum(np.frexp(np.abs(far).max(axis=1, initial=0.0))[1], -980)
-    y = np.rint(far * np.ldexp(1.0, 31 - e)[:, None])
-    a, b, c = _square_parts(y)
+    far *= np.ldexp(1.0, 31 - e)[:, None]
+    a, b, c = _square_parts(y := np.rint(far, out=far))
     norm = np.sqrt(np.maximum(a * 2.0**32 + b * 2.0**17 + c, 1.0))
     # The quotient is a single IEEE operation on one number each.
-    z = np.rint(y * (radius / norm)[:, None])
-    over = _outside(z, radius)
+    z = y * (radius / norm)[:, None]
+    over = _outside(np.rint(z, out=z), radius)
     # Rounding adds at most sqrt(d) / 2 steps to a norm, and the operations less than one.
     inner = max(radius - math.ceil(math.sqrt(x.shape[1]) / 2) - 1, 0)
     again = np.rint(_taken(y, over) * (inner / norm[over])[:, None])

@@ -556,12 +556,13 @@ class Meter:
             transcript.note(name, exact, moved, distance, released)
         if self._filter._opened is not None:
             self._filter._opened.releases += 1
-        # What repr(released.tolist()) is, some rows at a time: it is much longer than they are.
-        step = max(2**16 * len(released) // max(released.size, 1), 1)
-        for i in range(0, max(len(released), 1), step):
-            part = repr(released[i : i + step].tolist())[1:-1]
-            self._filter._history.update(f"{', ' if i else name + '['}{part}".encode())
-        self._filter._history.update(b"]")
+        if self._filter._seed is not None:  # nothing else reads it
+            # What repr(released.tolist()) is, some rows at a time: it is much longer than they are.
+            step = max(2**16 * len(released) // max(released.size, 1), 1)
+            for i in range(0, max(len(released), 1), step):
+                part = repr(released[i : i + step].tolist())[1:-1]
+                self._filter._history.update(f"{', ' if i else name + '['}{part}".encode())
+            self._filter._history.update(b"]")
         return released
 
     def reseed(self, name: str, exact: NDArray, sensitivity: float) -> None:

@@ -77,17 +77,21 @@ def shrunk(M: Floats, m: Floats, s: float, prior: Prior) -> tuple[Floats, float]
     if w[0] > _CLEAR * noise_edge(s, dims) and w[0] > 2.0**-40 * w[-1]:
         return V @ ((V.T @ m) / w), 0.0
     s = max(s, 1e-150)
-    w, V = np.linalg.eigh(np.clip(M, -_LONGEST, _LONGEST))
+    if np.abs(M).max() > _LONGEST:
+        w, V = np.linalg.eigh(np.clip(M, -_LONGEST, _LONGEST))
     apart = np.subtract.outer(w, w)
     w = np.maximum(w - s**2 * (apart / (apart**2 + s**2)).sum(axis=1), 0.0)
     w *= min(prior.trace / max(float(w.sum()), 1e-300), 1.0)
     moment = (V * w) @ V.T
     theta, likelihood, precision = [], [], []
+    explained = (moment[:, :-1] * prior.square) @ moment[:-1]
+    always = prior.constant**2 * np.outer(moment[:, -1], moment[-1])
     for part in _EXPLAINED:
         square = part * prior.square
         variance = np.append(square, prior.constant**2)
         noise = s**2 * (1.0 + _LEFT * float(square.sum()))
-        covariance = (moment * variance) @ moment + noise * np.eye(dims)
+        covariance = part * explained + always
+        covariance.flat[:: dims + 1] += noise
         try:
             solved = np.linalg.solve(covariance, m)
         except np.linalg.LinAlgError:  # numbers far apart: the noise is below their rounding
@@ -205,6 +209,10 @@ class Estimate:
         theta + u x. What noise then adds to the square of its length is subtracted.
         """
         theta, inverse, square, dims = self.theta, self.inverse, self.s**2, self.theta.size
+        if not self.seen > 1.0:
+            nothing = start + np.full(len(back), math.nan)
+            df = nothing if pure else np.full_like(nothing, math.inf)
+            return Errors(nothing, nothing, nothing, nothing, df)
         length = float(theta @ theta)
         middle = square * ((1.0 + length) * np.eye(dims) + np.outer(theta, theta))
         sampling = self.sampling if population else np.zeros_like(middle)

@@ -348,6 +348,6 @@ class NormBins(_CheckedCells):
 
     def of_rows(self, x: Any, labels: Any) -> Ints:
         check_center(x, self.center)
-        offsets = moved(x, shared(self.center)) / self.unit
-        bins = np.clip(norm_codes(offsets), self.low, self.high)
+        offsets = moved(x, shared(self.center))
+        bins = np.clip(norm_codes(offsets, self.unit), self.low, self.high)
         return (self.high - bins if self.descending else bins - self.low)[:, None]

@@ -45,11 +45,14 @@ class _CutRows:
     """All rows of a table, with some of its columns; read in chunks alone."""
 
     def __init__(self, rows: Any, first: int, stop: int) -> None:
-        self._rows, self._span = rows, (first, stop)
+        self._rows, self._span, self._read = rows, (first, stop), rows.chunk
         if isinstance(rows, TargetRows):
             behind, before = rows.behind()
-            if first >= before:  # targets alone: X need not be read
+            if stop <= before:  # X alone: targets need not be put beside it
+                self._read = super(TargetRows, rows).chunk
+            elif first >= before:
                 self._rows, self._span = behind, (first - before, stop - before)
+                self._read = behind.chunk
         self._n, self.n_features = rows._n, stop - first
         self.n_is_private, self.filtered = rows.n_is_private, rows.filtered
         known = getattr(rows, "ranges", None)
@@ -63,7 +66,7 @@ class _CutRows:
         return spans
 
     def chunk(self, start: int, stop: int) -> NDArray:
-        values: NDArray = self._rows.chunk(start, stop)
+        values: NDArray = self._read(start, stop)
         return values[:, slice(*self._span)]
 
     def _fold(self, add: Any, fresh: Any, *, width: int = 1, least: int = 256, read: str) -> Any:

@@ -39,18 +39,20 @@ _CLEAR_WINDOW = 5.5
 NORM_CODES = (-160, 160)  # quarter-power bins: norms from 2**-40 to 2**40
 
 
-def norm_codes(x: Floats) -> NDArray[np.int64]:
+def norm_codes(x: Floats, unit: float = 1.0) -> NDArray[np.int64]:
     """Return the bin of each row's L2 norm, four to a power of two: floor(4 log2 norm) + 1.
 
-    Bin c has norms from 2**((c-1)/4) to 2**(c/4), up to a relative 1e-12. Bins are to be clipped to
-    norms between 2**-100 and 2**100, where squares neither underflow nor overflow. A row alone
-    decides its bin: histograms.md, "Norms".
+    Bin c has norms from 2**((c-1)/4) to 2**(c/4) units, up to a relative 1e-12. Bins are to be
+    clipped to norms between 2**-100 and 2**100 units, where squares neither underflow nor overflow.
+    A row alone decides its bin: histograms.md, "Norms".
     """
-    bins, near = _quarter_bins(np.einsum("ij,ij->i", x, x))
+    if not 1e-100 <= unit <= 1e100:  # squares could
+        x, unit = x / unit, 1.0
+    bins, near = _quarter_bins(np.einsum("ij,ij->i", x, x) / unit**2)
     doubtful = np.flatnonzero(near)
     if doubtful.size:
         # einsum adds in any order; this sum, column by column, does not depend on other rows.
-        squares = np.square(x[doubtful].T)
+        squares = np.square((x[doubtful] / unit).T)
         total = squares[0].copy()
         for column in squares[1:]:
             total += column

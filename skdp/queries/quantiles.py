@@ -290,14 +290,19 @@ class Lattice:
     def number(self, x: Floats) -> Ints:
         """Return the number of the candidate nearest to each value; a value's own concern."""
         with np.errstate(all="ignore"):
-            if self.step:
+            np.setbufsize(1024)  # as in `fold_span`
+            if np.any(self.step):
                 steps = np.rint(np.clip(x, self.low, self.high) / self.step)
                 shifted = steps - self.first
                 return np.clip(shifted, 0, self.size - 1).astype(np.int64)
-            if self.unit:
+            if np.any(self.unit):
                 x = piecewise_log2(np.clip(x, self.low, self.high) / self.unit)
-            steps = np.rint(np.clip((x - self.center) / self.grid, -self.half, self.half))
-            return (steps + self.half).astype(np.int64)
+            steps = x - self.center
+            steps /= self.grid
+            np.clip(steps, -self.half, self.half, out=steps)
+            steps = np.rint(steps, out=steps)
+            steps += self.half
+            return steps.astype(np.int64)
 
     def value(self, number: Ints) -> Floats:
         """Return the candidates in user units, within the bounds unless a step has none there."""

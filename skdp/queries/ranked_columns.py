@@ -8,6 +8,7 @@ resolves, and the rare draw that they could decide is decided among all.
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
+from skdp.core.clipping import shared
 from skdp.core.noise import exact
 from skdp.core.noise.exponential import exp_weights
 
@@ -35,7 +37,6 @@ __all__ = [
     "gathered",
     "ranked_columns",
     "reversed_bits",
-    "score_runs",
     "spread",
 ]
 
@@ -50,6 +51,7 @@ _TOGETHER = 2**20  # values that are gathered in one pass: 8 MB
 # Points whose score times eta is larger have weights below exp(-82) < 2**-118, beside at least 1 of
 # the best: all 2**57 places of a column weigh less than 2**-60 together.
 _NEAR = 82
+_BLOCK = 2**9  # weights whose running sums are made where the choice is among them
 _POWERS = 2**18  # weights of ranks that are kept: 2 MB
 
 
@@ -81,6 +83,24 @@ class _Lattice(Protocol):
 
     def number(self, x: Floats) -> Ints:
         """Return the number of the candidate of each value."""
+
+
+def _numbering(lattices: Sequence[_Lattice], features: range) -> Callable[[Floats], Ints]:
+    """Return the map of rows to the numbers of some features, (features, rows).
+
+    Lattices of one kind are one, whose numbers stand in columns where they differ.
+    """
+    some = [lattices[j] for j in features]
+    columns = slice(features.start, features.stop)
+    if len({tuple(vars(lattice)) for lattice in some}) > 1:
+        return lambda block: np.array(
+            [a.number(x) for a, x in zip(some, block.T[columns], strict=True)]
+        )
+    together = copy.copy(some[0])
+    for name in vars(together):
+        ends = shared(np.array([getattr(lattice, name) for lattice in some]))
+        setattr(together, name, ends[:, None] if np.ndim(ends) else ends)
+    return lambda block: together.number(np.ascontiguousarray(block.T[columns]))
 
 
 def reversed_bits(numbers: Ints) -> Ints:
@@ -127,17 +147,6 @@ class Runs:
     starts: Ints
     lengths: Ints
     scores: NDArray
-
-
-def score_runs(ordered: Ints, low: int, high: int, level: Fraction) -> Runs:
-    """Score all points from low to high by the sorted values of a part, all within.
-
-    The score of a point is the integer b times the distance of q n, q = a/b, to [values below,
-    values below or equal].
-    """
-    n = ordered.size
-    first = np.flatnonzero(np.append(n > 0, ordered[1:] != ordered[:-1]))
-    return Part(ordered[first], np.append(first, n), n, low, high, level).runs()
 
 
 @dataclass(frozen=True)
@@ -219,13 +228,20 @@ class Part:
         np.multiply(weights[:at], lengths[:at], out=sums[:at])
         np.multiply(weights[at:], lengths[at:], out=sums[at + 1 :])
         sums[at] = stops[middle] - self.values[middle]
-        np.cumsum(sums, out=sums)
-        total = float(sums[-1])
+        # Of all running sums only those about the target: first of blocks, then within one.
+        blocks = np.cumsum(np.add.reduceat(sums, np.arange(0, sums.size, _BLOCK)))
+        total = float(blocks[-1])
         target = v * 2.0**-64 * total
         margin = 4 * total * ((sums.size + 64) * 2.0**-53 + 2.0**-47 + exact.SLACK) + others
-        i = int(np.searchsorted(sums, target - margin, side="right"))
-        if target < margin or target + margin >= total or sums[i] <= target + margin:
+        if target < margin or target + margin >= total:
             return None
+        block = int(np.searchsorted(blocks, target - margin, side="right"))
+        near = sums[_BLOCK * block : _BLOCK * (block + 1)]
+        near = np.cumsum(np.append(blocks[block - 1] if block else 0.0, near))
+        j = int(np.searchsorted(near, target - margin, side="right"))
+        if j == near.size or near[j] <= target + margin:
+            return None
+        i = _BLOCK * block + j - 1
         if i == at:
             return int(self.values[middle]), int(stops[middle] - self.values[middle])
         # The value of a run has the first of its weight on the left, the last on the right.
@@ -236,7 +252,7 @@ class Part:
             return int(stops[-1]), int(lengths[-1])
         value = k - 1 if is_left else k
         start, width = int(self.values[value]), int(stops[value] - self.values[value])
-        edge = sums[i - 1] + weights[k] * width if is_left else sums[i] - weights[k] * width
+        edge = near[j - 1] + weights[k] * width if is_left else near[j] - weights[k] * width
         if abs(target - edge) <= margin:
             return None
         if (target < edge) == is_left:
@@ -288,10 +304,14 @@ class RankedColumn:
         starts = self.below[first:stop] - self.below[first]
         if counts.max(initial=0) <= _FEW:  # each row has a place of its own
             sorted_places, of_counts = _places_of_few()
-            of_rows = np.repeat(of_counts[counts] - starts, counts)
-            of_rows += np.arange(of_rows.size)
-            places = np.repeat(self.points[first:stop] << SPREAD_BITS, counts)
-            places += sorted_places[of_rows]
+            # The point of each row, as each point has one: twice as fast as `np.repeat`.
+            point = np.zeros(int(counts.sum()), dtype=np.int64)
+            point[starts[1:]] = 1
+            np.cumsum(point, out=point)
+            places = (self.points[first:stop] << SPREAD_BITS).take(point)
+            of_rows = (of_counts[counts] - starts).take(point)
+            of_rows += np.arange(point.size)
+            places += sorted_places.take(of_rows)
             return places, np.arange(places.size + 1) + self.below[first]
         distinct = np.minimum(counts, 1 << SPREAD_BITS)
         rank = np.arange(1, int(distinct.sum()) + 1) - np.repeat(
@@ -406,10 +426,12 @@ def _counted(
     """Count the rows at every point of the lattices of some features."""
     dtype = np.int32 if table.n < 2**31 else np.int64
 
+    number = _numbering(lattices, features)
+
     def add(block: Floats, totals: list[NDArray]) -> None:
-        for j, counts in zip(features, totals, strict=True):
+        for numbers, counts in zip(number(block), totals, strict=True):
             # A 1 of the same type: `add.at` is 40 times as fast then.
-            np.add.at(counts, lattices[j].number(block[:, j]), dtype(1))
+            np.add.at(counts, numbers, dtype(1))
 
     counts = table.fold(add, lambda: [np.zeros(lattices[j].size, dtype=dtype) for j in features])
     for column in counts:
@@ -454,10 +476,8 @@ def _gathered(
 
     limit = max(_GATHERED, 1)
 
-    def take(block: Floats) -> Ints:
-        return np.array([lattices[j].number(block[:, j]) for j in features]).T
-
-    for numbers in gathered(table.rows, take):
+    number = _numbering(lattices, features)
+    for numbers in gathered(table.rows, lambda block: number(block).T):
         for parts, column in zip(waiting, numbers.T, strict=True):
             parts.append(column)
         if sum(part.size for part in waiting[0]) >= limit:

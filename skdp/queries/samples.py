@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
 from skdp.core.clipping import Box, Floats
+from skdp.core.noise.entropy import resolve
 from skdp.core.noise.exact import exp_bracket
 from skdp.core.privacy_filter import Release, Share, current_transcript, exact_fraction, released
 from skdp.core.query import Measurement, reviewed
@@ -96,15 +97,20 @@ def draw_without_replacement(n: int, size: int, entropy: samplers.Entropy | None
 
 def draw_poisson(n: int, rate: Fraction, entropy: samplers.Entropy | None) -> Positions:
     """Return the ascending positions that n independent trials of this rate pick, exactly."""
-    threshold = np.uint64(int(rate * 2**RATE_BITS))
-    source = samplers.OSEntropy() if entropy is None else entropy
+    threshold, source = int(rate * 2**RATE_BITS), resolve(entropy)
+    top, rest = divmod(threshold, 2**24)
     step = 2**16
     picked = [np.empty(0, dtype=np.int64)]
     for start in range(0, n, step):
         size = min(step, n - start)
-        # Two coins a word; a seeded stream moves on by whole steps, as in fits of earlier versions.
-        words = source.words(-(-size // 2) if isinstance(source, samplers.OSEntropy) else step // 2)
-        picked.append(start + np.flatnonzero(words.view(np.uint32)[:size] < threshold))
+        if isinstance(source, samplers.OSEntropy):
+            # The first byte decides, unless it is the threshold's own: three more are drawn then.
+            first = np.frombuffer(source.bytes(size), dtype=np.uint8)
+            chosen, ties = first < top, np.flatnonzero(first == top)
+            chosen[ties] = source.words(ties.size) >> np.uint64(40) < rest
+        else:  # a seeded stream moves on by whole steps, as in fits of earlier versions
+            chosen = source.words(step // 2).view(np.uint32)[:size] < np.uint64(threshold)
+        picked.append(start + np.flatnonzero(chosen))
     return np.concatenate(picked)
 
 

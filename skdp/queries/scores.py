@@ -4,19 +4,20 @@ Released: how many rows of each outcome are in each bin of a score, from which p
 calibrated. Guarantee: a row is in at most one cell, so PROOFS.md, "Sums", holds: a row that is
 added or removed moves one count by one, a row that is replaced moves two. The score of a row is a
 function of that row and of released numbers, to the last bit: it is made by elementwise operations
-and added up column by column, so no other row of a batch changes it.
+and added up column by column, so no other row of a batch changes it. Matrix products, which are
+faster, decide only the bins of rows that no rounding could move to another bin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.clipping import Floats, check_width
+from skdp.core.clipping import Floats, by_columns, check_width
 from skdp.core.query import check_ascending, reviewed
 from skdp.core.sums import RowCells, RowSum
 from skdp.queries.cells import row_counts
@@ -34,7 +35,6 @@ __all__ = [
 ]
 
 Ints = NDArray[np.int64]
-_TERMS = 2**16  # numbers
 
 
 def _within(scores: Floats) -> Floats:
@@ -42,11 +42,15 @@ def _within(scores: Floats) -> Floats:
     return np.clip(np.nan_to_num(scores.T, copy=False), -1e300, 1e300)
 
 
-def _groups(n_columns: int, size: int) -> Iterator[slice]:
-    """Yield columns whose terms, of this size each, are made at a time: they stay in cache."""
-    step = max(1, _TERMS // max(size, 1))
-    for start in range(0, n_columns, step):
-        yield slice(start, start + step)
+_UNKNOWN = np.zeros(0), math.inf  # a lead of more than two classes, and its error
+
+
+def _error(size: float, n_terms: int) -> float:
+    """Return a bound on the difference of two sums of terms whose absolute values add up to `size`.
+
+    Two to three roundings a term and one an addition, in either sum: four times fewer than here.
+    """
+    return (n_terms + 8) * 2.0**-50 * size if size < 1e290 else math.inf
 
 
 @reviewed
@@ -67,10 +71,18 @@ class LinearScores:
         total = np.repeat(self.offset[:, None], len(x), axis=1)
         with np.errstate(all="ignore"):
             columns = np.multiply(self.view.map(x).T, self.view.grid[:, None], order="C")
-            for group in _groups(len(columns), total.size):
-                for term in self.weights.T[group, :, None] * columns[group, None]:
-                    total += term
+            for weights, column in zip(self.weights.T, columns, strict=True):
+                total += weights[:, None] * column
         return _within(total)
+
+    def lead(self, x: Floats) -> tuple[Floats, float]:
+        """Return about the lead of the second of two classes, and a bound on its error."""
+        weights, offset = self.weights * self.view.grid, self.offset
+        if len(weights) != 2:
+            return _UNKNOWN
+        size = float(np.abs(offset).sum() + (np.abs(weights) @ self.view.half).sum())
+        lead = self.view.map(x) @ (weights[1] - weights[0]) + (offset[1] - offset[0])
+        return lead, _error(size, len(weights.T))
 
 
 @reviewed
@@ -92,17 +104,32 @@ class NormalScores:
         check_width(x, self.mean.shape[1])
         total = np.zeros((len(self.mean), len(x)))
         columns = np.array(x.T, order="C")
-        mean, var, logs = (part.T[:, :, None] for part in (self.mean, self.var, np.log(self.var)))
+        numbers = (part.T[:, :, None] for part in (self.mean, self.var, np.log(self.var)))
         with np.errstate(all="ignore"):
             np.clip(columns, self.low[:, None], self.high[:, None], out=columns)
-            for group in _groups(len(columns), total.size):
-                terms = columns[group, None] - mean[group]
-                terms *= terms
-                terms /= var[group]
-                for log, term in zip(logs[group], terms, strict=True):
-                    total += log
-                    total += term
+            for column, mean, var, log in zip(columns, *numbers, strict=True):
+                term = column - mean
+                term *= term
+                term /= var
+                total += log
+                total += term
             return _within(-0.5 * total)
+
+    def lead(self, x: Floats) -> tuple[Floats, float]:
+        """Return about the lead of the second of two classes, and a bound on its error."""
+        check_width(x, self.mean.shape[1])
+        if len(self.mean) != 2:
+            return _UNKNOWN
+        block, low, high = by_columns(x, self.low, self.high)
+        columns = np.clip(block, low, high)
+        reach = np.maximum(np.abs(self.low), np.abs(self.high)) + np.abs(self.mean)
+        logs, slope = np.log(self.var), self.mean / self.var
+        size = float((np.abs(logs) + reach**2 / self.var).sum())
+        at_zero = (logs + self.mean * slope).sum(axis=1)
+        lead = columns @ (slope[1] - slope[0]) + (at_zero[0] - at_zero[1]) / 2
+        columns *= columns
+        lead += columns @ (0.5 / self.var[0] - 0.5 / self.var[1])
+        return lead, _error(size, 2 * len(reach.T))
 
 
 @reviewed
@@ -217,10 +244,22 @@ class ScoreCells(RowCells):
         return known
 
     def of_rows(self, x: Any, labels: Any) -> Ints:
-        lead, first, second = leads(self.scores.of_rows(x))
+        bins, first, second = self._bins(x)
         labels = self._labels(x, labels)
-        cells = 2 * _at_most(self.cuts, lead) + (labels == first)
+        cells = 2 * bins + (labels == first)
         return np.where((labels == first) | (labels == second), cells, -1)[:, None]
+
+    def _bins(self, x: Any) -> tuple[Ints, Any, Any]:
+        """Return the bin of each row's lead, and both classes."""
+        lead, error = self.scores.lead(x) if hasattr(self.scores, "lead") else _UNKNOWN
+        if error == math.inf:
+            lead, first, second = leads(self.scores.of_rows(x))
+            return _at_most(self.cuts, lead), first, second
+        bins = _at_most(self.cuts, lead - error)
+        doubtful = np.flatnonzero(bins != _at_most(self.cuts, lead + error))
+        if doubtful.size:
+            bins[doubtful] = _at_most(self.cuts, leads(self.scores.of_rows(x[doubtful]))[0])
+        return bins, 1, 0
 
 
 @reviewed

@@ -6,6 +6,8 @@ import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from skdp import Domain, DPTrainOnRelease, PrivacyBudget
@@ -15,7 +17,7 @@ from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPNearestCentroid
 from skdp.queries import TableScores, leads
-from skdp.queries.scores import CodedScoreCells, LinearScores, NormalScores
+from skdp.queries.scores import CodedScoreCells, LinearScores, NormalScores, ScoreCells
 from tests.folding import each
 
 KINDS = [DPGaussianNB, DPNearestCentroid, DPLinearDiscriminantAnalysis]
@@ -201,3 +203,25 @@ def test_a_row_alone_decides_its_scores(n):
         NormalScores(low, high, means, variances),
     ):
         assert scores.of_rows(rows).tolist() == [plain_scores(scores, row) for row in rows]
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32), exponent=st.sampled_from([-300, -8, 0, 8, 140, 300]))
+def test_products_put_rows_in_the_bins_of_their_leads(seed, exponent):
+    """Also where leads are cuts, or rows differ from a cut in the last bits, or sums overflow."""
+    rng = np.random.default_rng(seed)
+    low, high = -rng.random(4), rng.random(4)
+    means, variances = rng.normal(size=(2, 4)) * 10.0**exponent, 10.0 ** rng.uniform(-3, 3, (2, 4))
+    if rng.random() < 0.3:
+        means[1], variances[1] = means[0], variances[0]
+    rows = rng.normal(size=(40, 4))
+    rows[20:] = np.nextafter(rows[:20], rng.normal(size=4))
+    for scores in (
+        LinearScores(Box(low, high), means, rng.normal(size=2)),
+        NormalScores(low, high, means, variances),
+    ):
+        lead = leads(scores.of_rows(rows))[0]
+        cuts = np.unique(np.concatenate([lead[::5], [np.median(lead)]]))
+        with np.errstate(all="ignore"):
+            cells = ScoreCells(scores, cuts).of_rows(rows, np.ones(40, dtype=np.int64))
+        assert cells.ravel().tolist() == (2 * np.searchsorted(cuts, lead, "right") + 1).tolist()

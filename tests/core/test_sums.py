@@ -370,9 +370,14 @@ def test_the_tree_cuts_the_nominally_longest_side_whatever_the_grid_of_a_column(
 
 
 @settings(max_examples=200, deadline=None)
-@given(X=arrays(float, (9, 17), elements=st.floats(-1e25, 1e25) | MODERATE))
-def test_norm_codes_see_each_row_alone(X):
+@given(
+    X=arrays(float, (9, 17), elements=st.floats(-1e25, 1e25) | MODERATE),
+    unit=st.floats(1e-120, 1e120) | st.floats(0.1, 10.0),
+)
+def test_norm_codes_see_each_row_alone(X, unit):
     with np.errstate(all="ignore"):
+        in_units = [histograms.norm_codes(X / unit), histograms.norm_codes(X, unit)]
+        assert np.array_equal(*np.clip(in_units, -400, 400))
         codes = histograms.norm_codes(X)
         alone = np.concatenate([histograms.norm_codes(X[i : i + 1]) for i in range(len(X))])
         assert codes.tolist() == alone.tolist()

@@ -8,7 +8,7 @@ import numpy as np
 
 from skdp import core
 from skdp.budget.budget import StandInBudget
-from skdp.queries import Quantiles
+from skdp.queries import Quantiles, ranked_columns
 from skdp.tabular import check_rows
 from tests.views import box_of
 
@@ -42,3 +42,14 @@ def oracle_scores(values, candidates, level, n):
         low, high = sum(v < c for v in values), sum(v <= c for v in values)
         scores.append(max(low - target, target - high, Fraction(0)))
     return scores
+
+
+def score_runs(ordered, low, high, level):
+    """Score all points from low to high by the sorted values of a part, all within.
+
+    The score of a point is the integer b times the distance of q n, q = a/b, to [values below,
+    values below or equal].
+    """
+    n = ordered.size
+    first = np.flatnonzero(np.append(n > 0, ordered[1:] != ordered[:-1]))
+    return ranked_columns.Part(ordered[first], np.append(first, n), n, low, high, level).runs()

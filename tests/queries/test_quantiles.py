@@ -20,7 +20,7 @@ from skdp.core import table as table_module
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import NoisyQuantiles, Quantiles, quantiles, ranked_columns
 from tests.folding import each
-from tests.queries.ranks import PAIR, A, ask, open_session, oracle_scores
+from tests.queries.ranks import PAIR, A, ask, open_session, oracle_scores, score_runs
 from tests.views import box_of
 
 RELATIONS = ("replace_one", "add_or_remove_one")
@@ -108,7 +108,7 @@ def test_rows_beyond_the_places_of_a_point_still_count():
 @given(x=columns, q=st.sampled_from(["0", "1/5", "1/2", "2/3", "1"]))
 def test_runs_are_the_scores_of_all_points(x, q):
     level = Fraction(q)
-    runs = ranked_columns.score_runs(np.sort(np.array(x, dtype=np.int64)), 0, 6, level)
+    runs = score_runs(np.sort(np.array(x, dtype=np.int64)), 0, 6, level)
     assert runs.lengths.sum() == 7
     expanded = np.repeat(runs.scores, runs.lengths)
     exact = oracle_scores(x, range(7), level, len(x))
@@ -138,7 +138,7 @@ def test_a_column_of_counts_scores_as_its_sorted_rows(x, ends, q, reach, leaf):
     assert [column.rows_below(place) for place in (low, high)] == cuts
     if leaf:
         low, high, places = low >> bits, high >> bits, places >> bits
-    whole = ranked_columns.score_runs(places[slice(*cuts)], low, high, level)
+    whole = score_runs(places[slice(*cuts)], low, high, level)
     options = {"spread": not leaf}
     found = column.part(*cuts, low, high, level, **options, reach=None).runs()
     for name, values in vars(found).items():
@@ -166,9 +166,10 @@ def test_a_column_of_counts_scores_as_its_sorted_rows(x, ends, q, reach, leaf):
     narrow=st.booleans(),
     powers=st.sampled_from([ranked_columns._POWERS, 1]),
     weight=st.sampled_from([1, 7]),
+    block=st.sampled_from([1, 2, 2**9]),
 )
 def test_sums_by_ranks_choose_as_the_exponential_mechanism(
-    x, heavy, q, eta, v, leaf, narrow, powers, weight
+    x, heavy, q, eta, v, leaf, narrow, powers, weight, block
 ):
     numbers = np.repeat(np.array(x, dtype=np.int64), np.where(np.array(x) == 4, heavy, 1))
     column = ranked_columns.RankedColumn.of(*np.unique(numbers, return_counts=True))
@@ -185,7 +186,7 @@ def test_sums_by_ranks_choose_as_the_exponential_mechanism(
         return replace(found, values=values, widths=widths, low=low, high=high)
 
     ranked_columns._powers.cache_clear()
-    with mock.patch.object(ranked_columns, "_POWERS", powers):
+    with mock.patch.multiple(ranked_columns, _POWERS=powers, _BLOCK=block):
         found = part(reach).run_at(eta, v)
     ranked_columns._powers.cache_clear()
     runs = part(None).runs()
@@ -202,7 +203,7 @@ def test_rows_of_a_heavy_point_are_counted_at_their_places():
     places = ranked_columns.spread(numbers)
     half = Fraction(1, 2)
     found = column.part(7, n, 0, 2**20, half, spread=True, reach=None).runs()
-    exact = ranked_columns.score_runs(places[7:n], 0, 2**20, half)
+    exact = score_runs(places[7:n], 0, 2**20, half)
     for name, values in vars(found).items():
         np.testing.assert_array_equal(values, getattr(exact, name))
 
@@ -352,6 +353,12 @@ def test_a_value_s_image_does_not_depend_on_the_values_beside_it():
         alone = [int(lattice.number(x[i : i + 1])[0]) for i in range(x.size)]
         assert together.tolist() == alone
         assert np.all(np.diff(together[np.argsort(x)]) >= 0)
+        # Nor on the columns beside it, whose bounds are others, or the same, or without a step.
+        for highest in (1.0, 1000.0, 1e18):
+            ends = (-1000.0, -1000.0, -highest)
+            lattices = [quantiles.Lattice(low, 1000.0, step, prior) for low in ends]
+            numbers = ranked_columns._numbering(lattices, range(1, 3))(np.column_stack([x] * 3))
+            assert numbers.tolist() == [lattice.number(x).tolist() for lattice in lattices[1:]]
 
 
 @each(

@@ -20,7 +20,7 @@ from scipy import stats
 from skdp import PrivacyBudget, PrivacyLeakError, core
 from skdp.budget import gdp_mu
 from skdp.core import Sum, transcript
-from skdp.core.noise import SeededEntropy
+from skdp.core.noise import OSEntropy, SeededEntropy
 from skdp.queries import NoisySample, PublishedRows, samples
 from skdp.tabular import check_rows
 from tests.folding import each
@@ -85,6 +85,23 @@ def test_poisson_samples_have_independent_rows_at_the_public_rate():
     share = samples.draw_poisson(1_000_000, rate, entropy).size / 1e6
     assert abs(share - 0.3) < 5 * math.sqrt(0.21 / 1e6)  # false-alarm rate 6e-7
     assert samples.draw_poisson(0, rate, entropy).size == 0
+
+
+@pytest.mark.parametrize("threshold", [1, 77 * 2**24, 77 * 2**24 + 5, 2**32 - 1, 2**32])
+def test_a_byte_of_the_system_decides_as_the_whole_word_does(threshold):
+    """Each first byte, followed by bits on either side of the threshold's own."""
+    rest = threshold % 2**24
+    for bits in {max(rest - 1, 0), rest, 2**24 - 1}:
+
+        class Bytes(OSEntropy):
+            def bytes(self, n):
+                return bytes(range(n))
+
+            def words(self, n, bits=bits):
+                return np.full(n, bits << 40, dtype=np.uint64)
+
+        chosen = samples.draw_poisson(256, Fraction(threshold, 2**32), Bytes())
+        assert chosen.tolist() == [b for b in range(256) if (b << 24) + bits < threshold]
 
 
 @pytest.mark.statistical
