@@ -31,6 +31,13 @@ LEFT_OUT = {
     "exhaustive": "of many minutes: python tests/exhaustive.py",
     "since": "that no change since then can break: run without --since",
 }
+# What to do after a run of all tests, by its exit status.
+NEXT = {
+    0: "All passed. Next: use skdp (doc/get_started.md), check it (doc/trust.md) or extend it "
+    "(CONTRIBUTING.md).",
+    1: "Next: `python -m pytest -n 0 --lf` repeats what failed. In a report, quote what "
+    "`python -m skdp` prints.",
+}
 _COUNTS: Counter[str] = Counter()
 
 
@@ -89,11 +96,18 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
                 break
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Let a worker tell the process that reports; all workers collect the same items."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[None]:
+    """Let a worker tell the process that reports; all workers collect the same items.
+
+    The last line of the run of all tests says what to do next.
+    """
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left_out"] = dict(_COUNTS)
+    yield
+    reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
+    if session.config.args_source.name == "TESTPATHS" and exitstatus in NEXT and reporter:
+        reporter.write_line(NEXT[exitstatus])
 
 
 @pytest.hookimpl(optionalhook=True)

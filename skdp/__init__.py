@@ -74,6 +74,7 @@ _HOMES = {
     "pad_time": "_config",
     "parities": "synthetic",
     "plan": "model_selection",
+    "show_versions": "_version",
     "thresholds": "synthetic",
 }
 _SUBMODULES = (

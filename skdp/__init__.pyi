@@ -3,6 +3,7 @@ from skdp._config import get_config as get_config
 from skdp._config import pad_time as pad_time
 from skdp._make_private import make_private as make_private
 from skdp._version import __version__ as __version__
+from skdp._version import show_versions as show_versions
 from skdp.budget import PrivacyBudget as PrivacyBudget
 from skdp.budget import PrivacyLoss as PrivacyLoss
 from skdp.cluster import DPKMeans as DPKMeans

@@ -36,6 +36,7 @@ ALWAYS = (
 )
 # No test reads these, but for the tests of ALWAYS.
 UNREAD = (
+    ".github/",
     ".gitignore",
     "doc/",
     "LICENSE",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+import skdp
 
 ROOT = Path(__file__).resolve().parents[1]
 PINNED = ROOT / ".ci" / "oldest.txt"
@@ -40,6 +44,20 @@ def test_the_pinned_versions_are_the_oldest():
         assert version.split(".")[: least[name].count(".") + 1] == least[name].split("."), line
 
 
+def test_the_version_is_the_same_everywhere():
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    version = whole["project"]["version"]
+    command = [sys.executable, "-m", "skdp"]
+    told = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    assert told.stdout == f"skdp {skdp.__version__}\n" == f"skdp {version}\n"
+    report = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert re.search(rf"^numpy +{re.escape(metadata.version('numpy'))}$", report, re.M)
+    for path in (ROOT / "CITATION.cff", ROOT / "conda" / "meta.yaml"):
+        if path.exists():  # not beside the wheel
+            (other,) = re.findall(r'^ *version: "?([^"\n]+)', path.read_text("utf-8"), re.M)
+            assert other == version, path.name
+
+
 def test_the_conda_recipe_needs_what_pyproject_does():
     recipe = ROOT / "conda" / "meta.yaml"
     if not recipe.exists():
@@ -54,5 +72,4 @@ def test_the_conda_recipe_needs_what_pyproject_does():
     assert needed == [f"python{project['requires-python']}", *project["dependencies"]]
     for built in whole["build-system"]["requires"]:
         assert built in [one.replace(" ", "") for one in re.findall(r"- (.*)", host[1])]
-    assert f'version: "{project["version"]}"' in text
     assert f"summary: {project['description']}" in text

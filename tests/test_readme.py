@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import skdp
 from skdp.base import PrivateMixin
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -162,7 +163,7 @@ def test_set_up_is_two_commands():
     assert {"examples", "test", "doc"} <= project["optional-dependencies"].keys()
 
 
-@pytest.mark.parametrize("page", ["README.md", "SECURITY.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", ["README.md", "SECURITY.md", "CONTRIBUTING.md", "GOVERNANCE.md"])
 def test_links_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)#]+)", text)
@@ -202,3 +203,16 @@ def test_api_page_names_everything_public(module):
     names = {name for name in import_module(f"skdp{module}").__all__ if not name.startswith("_")}
     assert names
     assert names <= documented
+
+
+def test_every_public_name_is_stable_or_experimental():
+    page = (ROOT / "doc" / "support.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (Stable|Experimental): [\w, ]+ \| (.*) \|$", page, re.M)
+    classes = {name: kind for kind, row in rows for name in re.findall(r"`([\w.]+)`", row)}
+    assert len(classes) == sum(row.count("`") for _, row in rows) / 2  # each name stands once
+    modules = {f"skdp.{name}": import_module(f"skdp.{name}") for name in skdp._SUBMODULES}
+    pages = {name: getattr(module, "__all__", ()) for name, module in modules.items()}
+    assert classes.keys() <= pages.keys() | set(skdp.__all__).union(*pages.values())
+    for name in {*skdp.__all__}.union(*pages.values()):
+        homes = {classes[page] for page in pages.keys() & classes.keys() if name in pages[page]}
+        assert len({classes[name]} if name in classes else homes) == 1, (name, homes)

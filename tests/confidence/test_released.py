@@ -17,6 +17,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import cross_val_score
 
+import skdp
 from skdp import PrivacyBudget, metrics, statistics
 from skdp.confidence import Source
 from skdp.statistics import Released
@@ -168,9 +169,11 @@ def test_a_release_is_known_again_in_copies(two):
         assert not again.value.flags.writeable
 
 
-def test_errors_of_learned_bounds_may_have_one_sign(system_noise):
+def test_errors_of_learned_bounds_may_have_one_sign():
     x = np.random.default_rng(0).exponential(size=20_000)
-    a, b = statistics.mean(x), statistics.mean(x)
+    # Of the same bits in every run: some bounds are learned so well that they leave no such error.
+    with skdp.config_context(noise="system"):
+        a, b = statistics.mean(x), statistics.mean(x)
     assert np.hypot(a.std, b.std) * 1.001 < (a + b).std <= (a.std + b.std) * 1.001
     assert (a - b).std == (a + b).std
 

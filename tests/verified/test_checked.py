@@ -64,6 +64,9 @@ def test_another_module_is_found():
 
 def test_checkers_are_left_out_on_the_text_on_which_they_have_passed_alone(monkeypatch, tmp_path):
     """Not on another text of a module, a new module, another version, or without one checker."""
+    if missing_tools():  # without the extra "verified" there is nothing to compare
+        assert not record.is_of_this_tree()
+        return
     of_all = record.files_of(("skdp/core", "skdp/queries", "skdp/tabular"))
     hashes = record.digests(of_all)
     here = {
@@ -77,7 +80,7 @@ def test_checkers_are_left_out_on_the_text_on_which_they_have_passed_alone(monke
         record.RESULT.write_text(json.dumps(here | changes), encoding="utf-8")
         return record.is_of_this_tree()
 
-    assert holds() == (not missing_tools())
+    assert holds()
     assert not holds(python="3.0")
     assert not holds(helpers={})
     assert not holds(checkers=dict(list(here["checkers"].items())[1:]))
