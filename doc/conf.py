@@ -38,6 +38,8 @@ templates_path = ["_templates"]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "substitution"]
 evidence = runpy.run_path(str(ROOT / "doc" / "scripts" / "evidence.py"))
 myst_substitutions = evidence["figures"]()
+measured = runpy.run_path(str(ROOT / "doc" / "scripts" / "measured.py"))
+myst_substitutions["measured"] = measured["measured"]()
 myst_heading_anchors = 3
 
 html_theme = "pydata_sphinx_theme"
