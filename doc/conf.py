@@ -35,7 +35,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
-myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "substitution"]
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist", "substitution"]
 evidence = runpy.run_path(str(ROOT / "doc" / "scripts" / "evidence.py"))
 myst_substitutions = evidence["figures"]()
 measured = runpy.run_path(str(ROOT / "doc" / "scripts" / "measured.py"))

@@ -49,8 +49,12 @@ def run(page: Path, folder: Path) -> list[dict]:
     for number, code in enumerate(BLOCK.findall(page.read_text("utf-8"))):
         text, figures = io.StringIO(), []
         if number < FIRST_BLOCKS.get(page.stem, number + 1):
-            with contextlib.redirect_stdout(text):
-                value_of(code, namespace)
+            try:
+                with contextlib.redirect_stdout(text):
+                    value_of(code, namespace)
+            except Exception as error:
+                error.add_note(f"{page.name}, block {number}")
+                raise
         for figure in plt.get_fignums():
             figures.append(f"{page.stem}_{number}_{figure}.png")
             plt.figure(figure).savefig(folder / figures[-1], dpi=100, bbox_inches="tight")
