@@ -32,7 +32,8 @@ def errors_of_means() -> dict[str, str]:
     lines = RESULTS.joinpath("noise_claims.txt").read_text("utf-8").splitlines()
     at = next(n for n, line in enumerate(lines) if re.match(r"mean +R +1 ", line))
     # The cells of delta = 0 end at characters 48, 75, ...: 1, 2, 5, 20 and 100 columns.
-    cells = [[float(line[40 + 27 * k : 48 + 27 * k]) for k in (0, 3)] for line in lines[at : at + 3]]
+    ends = 48, 48 + 3 * 27
+    cells = [[float(line[end - 8 : end]) for end in ends] for line in lines[at : at + 3]]
     names = (OURS, OPENDP, DIFFPRIVLIB)
     return {
         name: ", ".join(f"{own / ours:.2g}" for own, ours in zip(row, cells[0], strict=True))
