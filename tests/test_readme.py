@@ -68,7 +68,7 @@ def test_accountants(capsys):
 
 
 def test_choose_epsilon(capsys):
-    run("doc/choose_epsilon.md", 5, {})
+    run("doc/choose_epsilon.md", 6, {})
     page = (ROOT / "doc/choose_epsilon.md").read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith("| right with"))
     for line in capsys.readouterr().out.splitlines()[:6]:  # the page shows what its code prints
