@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
 import sys
 import tomllib
 from itertools import chain
@@ -21,20 +22,24 @@ sys.path.insert(0, str(ROOT))
 project = "skdp"
 author = "The skdp developers"
 copyright = f"2026, {author}"  # noqa: A001
-release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+release = about["version"]
 
 extensions = [
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "_templates", "auto_examples/GALLERY_HEADER.rst"]
+exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
-myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "substitution"]
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist", "substitution"]
 evidence = runpy.run_path(str(ROOT / "doc" / "scripts" / "evidence.py"))
 myst_substitutions = evidence["figures"]()
+measured = runpy.run_path(str(ROOT / "doc" / "scripts" / "measured.py"))
+myst_substitutions["measured"] = measured["measured"]()
 myst_heading_anchors = 3
 
 html_theme = "pydata_sphinx_theme"
@@ -43,12 +48,20 @@ html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["skdp.css"]
 html_math_renderer = "mathml"
-html_sidebars = {"get_started": []}  # nothing lies below it
+# Nothing lies below these pages, or too many names.
+html_sidebars = {page: [] for page in ("index", "get_started", "changelog", "api", "generated/*")}
 html_theme_options = {
+    "logo": {"text": f"skdp {release}"},
     "navigation_with_keys": False,
-    "secondary_sidebar_items": ["page-toc"],
-    "navbar_end": ["theme-switcher"],
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
+    "navbar_end": ["theme-switcher", "navbar-icon-links"],
+    "header_links_before_dropdown": 7,
 }
+if "Repository" in about.get("urls", {}):
+    html_theme_options["github_url"] = about["urls"]["Repository"]
+copybutton_selector = "div:not(.output):not(.sphx-glr-script-out) > div.highlight > pre"
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 
 autodoc_typehints = "none"  # the docstrings say types, shapes and units
 autosummary_generate = True
@@ -61,6 +74,9 @@ numpydoc_show_class_members = False  # the template lists them
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
+    "copyfile_regex": r"index\.rst",  # the sections of the gallery
+    "backreferences_dir": "generated/examples",  # which example uses what
+    "doc_module": ("skdp",),
     "download_all_examples": False,
     "show_signature": False,
     "parallel": joblib.cpu_count() if joblib.cpu_count() > 1 else False,
@@ -74,8 +90,19 @@ for result in sorted((ROOT / "doc" / "benchmarks" / "results").glob("*.txt")):
     tables.append(f"## {result.stem.replace('_', ' ')}\n\n{include}")
 (ROOT / "doc" / "generated").mkdir(exist_ok=True)
 (ROOT / "doc" / "generated" / "tables.inc").write_text("\n".join(tables), encoding="utf-8")
-runpy.run_path(str(ROOT / "doc" / "scripts" / "house.py"))["write"](ROOT / "doc" / "generated")
-evidence["write"](ROOT / "doc" / "generated")
+GENERATED = ROOT / "doc" / "generated"
+runpy.run_path(str(ROOT / "doc" / "scripts" / "house.py"))["write"](GENERATED)
+evidence["write"](GENERATED)
+# Runs beside the gallery; the first page that is read waits for it.
+outputs = ROOT / "doc" / "scripts" / "outputs.py"
+running = subprocess.Popen([sys.executable, str(outputs), str(GENERATED)])
+
+
+def _show_outputs(app: Sphinx, page: str, source: list[str]) -> None:
+    """Put beneath each block of Python what it gives."""
+    if running.wait():
+        raise RuntimeError("the code of a page failed")
+    source[0] = runpy.run_path(str(outputs))["insert"](page, source[0], GENERATED)
 
 
 def _literal_names(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list):
@@ -209,5 +236,6 @@ def _keep_together(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 def setup(app: Sphinx) -> None:
     """Called by Sphinx; 400 is before numpydoc."""
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
+    app.connect("source-read", _show_outputs)
     app.connect("doctree-resolved", _keep_together)
     app.connect("autodoc-process-docstring", _literal_names, priority=400)

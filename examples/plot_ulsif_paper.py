@@ -38,7 +38,7 @@ from skdp.density_ratio import stack_samples
 from skdp.exceptions import PublishedRowsWarning
 
 parser = argparse.ArgumentParser(description="Reproduce the experiment on private uLSIF.")
-parser.add_argument("--draws", type=int, default=200, help="draws behind the table")
+parser.add_argument("--draws", type=int, default=60, help="draws behind the table")
 parser.add_argument("--output", type=Path, default=Path("plot_ulsif_paper.png"))
 arguments = parser.parse_args()
 

@@ -43,10 +43,11 @@ def test_readme():
     assert [c.estimator for c in names["budget"].charges] == ["DPStandardScaler", "DPKMeans"]
     assert names["budget"].spent.epsilon == 1.0
     assert names["pipe"][-1].cluster_centers_.shape == (5, 2)
+    assert blocks("doc/index.md", "python") == blocks("README.md", "python")
 
 
 def test_get_started():
-    names = run("doc/get_started.md", 4, {})
+    names = run("doc/get_started.md", 6, {})
     assert names["kmeans"].cluster_centers_.shape == (3, 2)
     assert names["price"].epsilon == 2.7  # as the page computes it
     assert names["budget"].spent.epsilon == 2.7
@@ -68,7 +69,7 @@ def test_accountants(capsys):
 
 
 def test_choose_epsilon(capsys):
-    run("doc/choose_epsilon.md", 5, {})
+    run("doc/choose_epsilon.md", 6, {})
     page = (ROOT / "doc/choose_epsilon.md").read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith("| right with"))
     for line in capsys.readouterr().out.splitlines()[:6]:  # the page shows what its code prints
@@ -199,7 +200,9 @@ def test_readme_names_every_estimator():
 )
 def test_api_page_names_everything_public(module):
     text = (ROOT / "doc" / "api.md").read_text(encoding="utf-8")
-    documented = {line.strip().rpartition(".")[2] for line in text.splitlines()}
+    entries = re.findall(r"^   ([A-Za-z_.0-9]+)$", text, flags=re.MULTILINE)
+    assert len(entries) == len(set(entries))
+    documented = {entry.rpartition(".")[2] for entry in entries}
     names = {name for name in import_module(f"skdp{module}").__all__ if not name.startswith("_")}
     assert names
     assert names <= documented

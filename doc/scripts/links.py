@@ -1,8 +1,7 @@
-"""What the page of an estimator links to: its guide, its examples, the proofs of its queries.
+"""What the page of an estimator links to: its guide, and the proofs of its queries.
 
 ``python doc/scripts/links.py`` writes `proofs.json` anew: it fits the cases of the contract and
-notes which queries their certificates name. A test compares. Guides are stated here; examples are
-those that name the estimator.
+notes which queries their certificates name. A test compares. Guides are stated here.
 """
 
 from __future__ import annotations
@@ -83,9 +82,6 @@ def fitted_proofs() -> dict[str, list[str]]:
 def links() -> dict[str, list[str]]:
     """Return the links of each estimator, as lines of reStructuredText."""
     proofs = json.loads(PROOFS.read_text("utf-8"))
-    examples = {
-        path.stem: path.read_text("utf-8") for path in sorted((ROOT / "examples").glob("plot_*.py"))
-    }
     sys.path.insert(0, str(ROOT))
     import skdp
 
@@ -93,11 +89,6 @@ def links() -> dict[str, list[str]]:
     for name, home in skdp._HOMES.items():
         guide = GUIDES.get(name) or GUIDES.get(home.split(".")[0])
         lines = [f"Guide: :doc:`/{guide}`"] if guide and name[0].isupper() else []
-        stories = [stem for stem, text in examples.items() if re.search(rf"\b{name}\b", text)]
-        if stories and lines:
-            lines.append(
-                "Examples: " + ", ".join(f":doc:`/auto_examples/{one}`" for one in stories)
-            )
         if name in proofs:
             pages = [(title(ROOT / "skdp" / file), file) for file in proofs[name]]
             lines.append(
