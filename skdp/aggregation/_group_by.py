@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp.aggregation import _plan as plan
 from skdp.aggregation import _results as results
+from skdp.aggregation._intervals import choose_quantile
 from skdp.aggregation._noise import (
     FIRST_PART,
     SMALLEST_EPSILON,
@@ -27,7 +28,6 @@ from skdp.aggregation._noise import (
     counting_term,
 )
 from skdp.aggregation._plan import Aggregate, terms_of
-from skdp.aggregation._quantiles import choose_quantile
 from skdp.aggregation._results import std_of
 from skdp.base import CallContext, unchanged_on_error
 from skdp.base.context import public_key, unit_of

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.aggregation import _quantiles as quantiles
 from skdp.aggregation._intervals import (
     LEVEL,
     Z,
+    expected_rows,
     half_width,
     quantile_bins,
     quotient_intervals,
     selected_interval,
     tree_excess,
+    values_of,
     variance_interval,
 )
 from skdp.aggregation._plan import TREE_DEPTH, Aggregate, terms_of
@@ -208,7 +209,7 @@ def interval_of(
     if aggregate.chosen:
         return _with(
             aggregate.name,
-            *quantiles.values_of(aggregate, releases, std_of(releases[-1]), pure=pure),
+            *values_of(aggregate, releases, std_of(releases[-1]), pure=pure),
         )
     term = terms_of(aggregate)[-1]
     if kind == "mean":
@@ -382,7 +383,7 @@ def expected_width(
     """Return the approximate half width of an aggregate's interval, from public numbers."""
     max_keys, max_rows = caps
     if aggregate.chosen:
-        return quantiles.expected_rows(part, aggregate.q, caps) / rows_per_key
+        return expected_rows(part, aggregate.q, caps) / rows_per_key
     kind, term = aggregate.kind, terms_of(aggregate)[-1]
     replace = 2.0 if part.pure else math.sqrt(2)
     z = 2.12 if part.pure else Z

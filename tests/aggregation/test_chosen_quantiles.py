@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from skdp import PrivacyBudget
-from skdp.aggregation import DPGroupBy, _quantiles
+from skdp.aggregation import DPGroupBy, _intervals
 from skdp.aggregation import _plan as plan
 from skdp.planning import Allowance
 from tests.folding import each
@@ -74,12 +74,12 @@ def test_the_expected_length_is_the_usual_one(q, delta):
 
 
 def test_a_distance_is_public_and_grows_with_what_a_unit_adds():
-    one = _quantiles._distances(Allowance(1.0, None, A), 0.5, (1, 1))
+    one = _intervals._distances(Allowance(1.0, None, A), 0.5, (1, 1))
     assert one[0] == one[1]
     for caps, relation, factor in (((4, 1), A, 4), ((1, 3), A, 3), ((1, 1), R, 2)):
-        more = _quantiles._distances(Allowance(1.0, None, relation), 0.5, caps)
+        more = _intervals._distances(Allowance(1.0, None, relation), 0.5, caps)
         assert more[0] == pytest.approx(factor * one[0], rel=0.01)
-    below, above = _quantiles._distances(Allowance(1.0, None, A), 0.9, (1, 1))
+    below, above = _intervals._distances(Allowance(1.0, None, A), 0.9, (1, 1))
     assert below > 1.1 * above > one[0]
 
 
@@ -108,8 +108,8 @@ def test_intervals_hold_however_values_are_spread(name, delta, relation):
 
 @pytest.mark.statistical
 def test_a_shorter_limit_is_seen(monkeypatch):
-    right = _quantiles._limits
-    monkeypatch.setattr(_quantiles, "_limits", lambda *a, **o: 0.3 * right(*a, **o))
+    right = _intervals._limits
+    monkeypatch.setattr(_intervals, "_limits", lambda *a, **o: 0.3 * right(*a, **o))
     assert held("a gap", 300, 0.5, A, 0.0) < LEAST
 
 
@@ -146,14 +146,14 @@ def test_next_to_no_allowance_is_no_error(epsilon, delta):
             fitted(np.array([50.0] * 9), q, epsilon=epsilon, delta=delta, keys=3)
         )
         assert ((low >= 0) & (low <= point) & (point <= high) & (high <= 100)).all()
-    assert _quantiles._rows(np.inf) == _quantiles._MOST
+    assert _intervals._rows(np.inf) == _intervals._MOST
 
 
 def test_edges_ascend_and_stay_between_the_bounds():
-    top = 1 << _quantiles.POINT_BITS
+    top = 1 << _intervals.POINT_BITS
     points = np.array([0, top, 500, 7, 500])
     lows, highs = np.array([0, 5, 490, 9, 500]), np.array([top, top, 520, 3, 500])
-    cuts = _quantiles._cuts(points, lows, highs)
+    cuts = _intervals._cuts(points, lows, highs)
     assert (np.diff(cuts, axis=1) >= 0).all() and cuts.min() == 0 and cuts.max() == top + 1
     assert cuts[2].tolist() == [475, 490, 496, 509, 521, 551]
     assert (cuts[:, :3] <= points[:, None]).all() and (cuts[:, 3:] > points[:, None]).all()
