@@ -25,8 +25,7 @@ from skdp.confidence import Released
 from skdp.confidence.limits import MetricLimits
 from skdp.core import PrivacyCertificate
 from skdp.sql._catalog import Table
-from skdp.sql._intervals import conditional_notes, ends_of
-from skdp.sql._plan import CHOSEN, Plan
+from skdp.sql._plan import CHOSEN, Plan, conditional_notes, ends_of
 from skdp.sql.ir import quoted
 
 

@@ -21,8 +21,7 @@ from skdp.loss.conversions import check_delta, check_positive
 from skdp.parameters import shown
 from skdp.sql._answers import Answer, answer_of, encoded_keys
 from skdp.sql._catalog import Catalog, bounds_of, open_catalog, rows_of
-from skdp.sql._intervals import conditional_notes
-from skdp.sql._plan import EVERYTHING, MOST_KEYS, Plan
+from skdp.sql._plan import EVERYTHING, MOST_KEYS, Plan, conditional_notes
 from skdp.sql._stages import (
     AFTER,
     PartsError,
