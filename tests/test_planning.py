@@ -62,7 +62,7 @@ from skdp.queries import (
     squared_offsets,
     whitened_mean,
 )
-from skdp.queries.joint_sums import Joint
+from skdp.queries.grouped_sums import Joint
 from skdp.queries.smooth_sensitivity import ladders
 from skdp.tabular import check_labelled, check_rows
 from tests.folding import each

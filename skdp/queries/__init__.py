@@ -80,8 +80,13 @@ if TYPE_CHECKING:
         NormMedian,
         plan_learning,
     )
-    from skdp.queries.learned_domain import learn_domain, ticks_between
-    from skdp.queries.learned_ranges import DOUBT_FAR, DOUBT_ONE_VALUE, LearnedRange
+    from skdp.queries.learned_domain import (
+        DOUBT_FAR,
+        DOUBT_ONE_VALUE,
+        LearnedRange,
+        learn_domain,
+        ticks_between,
+    )
     from skdp.queries.logistic import LogisticMinimiser, UnitBall
     from skdp.queries.objective import LogisticObjective, least_tau, objective_std, slope_bound
     from skdp.queries.quantiles import (
@@ -176,8 +181,7 @@ else:
             "key_totals": "KeyTotals LeftOut MAX_ROWS_PER_UNIT UnitShapes UnitSpread unit_sum",
             "learned_bounds.decoding": "LearnedBox joined_box",
             "learned_bounds.learning": "LearnedBounds LearningPlan NormMedian plan_learning",
-            "learned_domain": "learn_domain ticks_between",
-            "learned_ranges": "DOUBT_FAR DOUBT_ONE_VALUE LearnedRange",
+            "learned_domain": "DOUBT_FAR DOUBT_ONE_VALUE LearnedRange learn_domain ticks_between",
             "logistic": "LogisticMinimiser UnitBall",
             "objective": "LogisticObjective least_tau objective_std slope_bound",
             "quantiles": (

@@ -30,9 +30,8 @@ from skdp.core.query import Measurement, reviewed
 from skdp.core.sums import weight_fractions
 from skdp.core.table import as_total, fold, total_dtype
 from skdp.exceptions import PrivacyLeakError
-from skdp.queries.grouped_sums import _TREE_BITS, ColumnBox, Ints, column_units
+from skdp.queries.grouped_sums import _TREE_BITS, ColumnBox, Ints, column_units, joint_noise
 from skdp.queries.histograms import histogram_sensitivity
-from skdp.queries.joint_sums import joint_noise
 from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:

@@ -291,13 +291,13 @@ MUTANTS = (
         f"{ATTAINED}[gram, laplace, A]",
     ),
     _m(
-        "groups: a row that leaves one and enters another counts once", "queries.joint_sums",
+        "groups: a row that leaves one and enters another counts once", "queries.grouped_sums",
         "per_row = Fraction(q).limit_denominator(1000), level / self.rows",
         "per_row = Fraction(q).limit_denominator(1000), level",
         f"{ATTAINED}[nearest centres]",
     ),
     _m(
-        "groups: the same with Gaussian noise", "queries.joint_sums",
+        "groups: the same with Gaussian noise", "queries.grouped_sums",
         "math.sqrt(1 / worst)", "1.0",
         f"{ATTAINED}[nearest centres]",
     ),
@@ -607,7 +607,7 @@ MUTANTS = (
         f"{ATTAINED}[nearest centres with weights]",
     ),
     _m(
-        "weighted counts of centres have noise for half a row", "queries.joint_sums",
+        "weighted counts of centres have noise for half a row", "queries.grouped_sums",
         "count_scale = self.unit_steps / (part * per_row)",
         "count_scale = -(-self.unit_steps // 2) / (part * per_row)",
         f"{ATTAINED}[nearest centres with weights]",

@@ -25,7 +25,7 @@ from skdp.core.clipping import isqrt_up
 from skdp.core.mechanisms import Cubes, Independent, Spherical, exponential_mechanism
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import SmoothMedian, SparseVector, workload_answer
-from skdp.queries.joint_sums import joint_noise
+from skdp.queries.grouped_sums import joint_noise
 from skdp.queries.second_moments import Symmetric
 from skdp.queries.sparse_vector import threshold_scales
 from skdp.tabular import Bins, Domain, check_coded

@@ -16,7 +16,7 @@ from skdp import core
 from skdp.budget import gdp_mu
 from skdp.core import Sum, transcript
 from skdp.queries import BoxTree, CellQuantile, Grid, SecondMoment, row_counts
-from skdp.queries.joint_sums import joint_noise
+from skdp.queries.grouped_sums import joint_noise
 from skdp.tabular import check_rows
 from tests.core.sessions import X, open_session
 from tests.folding import each

@@ -11,7 +11,7 @@ import pytest
 from skdp import config_context
 from skdp.queries.learned_bounds import learning
 from skdp.queries.learned_bounds.decoding import Side, ends_of_sides
-from skdp.queries.learned_ranges import DOUBT_FAR, DOUBT_ONE_VALUE
+from skdp.queries.learned_domain import DOUBT_FAR, DOUBT_ONE_VALUE
 from skdp.synthetic import DPMarginalSynthesizer, MWEMReleaser, conjunctions
 
 EDGES = 2.0 ** (np.arange(-20, 40) / 2)  # factors of the square root of 2
