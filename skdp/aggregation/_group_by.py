@@ -160,7 +160,7 @@ class DPGroupBy(BaseEstimator):
     Notes
     -----
     **Privacy.** Released: the keys, two histograms of units, and sums by key; of one or two
-    quantiles of a column, a choice for each key by the exponential mechanism (key_quantiles.md in
+    quantiles of a column, a choice for each key by the exponential mechanism (key_totals.md in
     ``skdp/queries``). Sensitivities follow from the bounds on the contribution of a unit. For
     counts of rows, if a unit is added or removed: max_keys max_rows in L1 and sqrt(max_keys)
     max_rows in L2; if a unit is replaced: twice that in L1 and sqrt(2) times that in L2 (twice,

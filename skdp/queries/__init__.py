@@ -53,7 +53,6 @@ if TYPE_CHECKING:
         feature_means,
         whitened_mean,
     )
-    from skdp.queries.key_quantiles import POINT_BITS, KeyQuantiles, rows_off
     from skdp.queries.key_selection import (
         KEY_METHODS,
         MAX_KEYS_PER_UNIT,
@@ -67,10 +66,13 @@ if TYPE_CHECKING:
     )
     from skdp.queries.key_totals import (
         MAX_ROWS_PER_UNIT,
+        POINT_BITS,
+        KeyQuantiles,
         KeyTotals,
         LeftOut,
         UnitShapes,
         UnitSpread,
+        rows_off,
         unit_sum,
     )
     from skdp.queries.learned_bounds.decoding import LearnedBox, joined_box
@@ -173,12 +175,14 @@ else:
                 "target_moments target_sums"
             ),
             "kernel_means": "KernelMap KernelMean LinearImage feature_means whitened_mean",
-            "key_quantiles": "KeyQuantiles POINT_BITS rows_off",
             "key_selection": (
                 "CountedKeys KEY_METHODS KeyCounts MAX_KEYS_PER_UNIT SelectKeys counting_law "
                 "least_shown select_categories select_classes"
             ),
-            "key_totals": "KeyTotals LeftOut MAX_ROWS_PER_UNIT UnitShapes UnitSpread unit_sum",
+            "key_totals": (
+                "KeyQuantiles KeyTotals LeftOut MAX_ROWS_PER_UNIT POINT_BITS UnitShapes UnitSpread "
+                "rows_off unit_sum"
+            ),
             "learned_bounds.decoding": "LearnedBox joined_box",
             "learned_bounds.learning": "LearnedBounds LearningPlan NormMedian plan_learning",
             "learned_domain": "DOUBT_FAR DOUBT_ONE_VALUE LearnedRange learn_domain ticks_between",

@@ -366,22 +366,22 @@ MUTANTS = (
         f"{WHOLE}[median of distances, a row less-0.0]",
     ),
     _m(
-        "quantiles by key: the whole allowance where a unit is replaced", "queries.key_quantiles",
+        "quantiles by key: the whole allowance where a unit is replaced", "queries.key_totals",
         "replace = relation == REPLACE_ONE", "replace = False",
         f"{BY_KEY}[another key-True]", f"{BY_KEY}[another key-False]",
     ),
     _m(
-        "quantiles by key: all of epsilon for each of a unit's keys", "queries.key_quantiles",
+        "quantiles by key: all of epsilon for each of a unit's keys", "queries.key_totals",
         "each = Fraction(level) / max_keys", "each = Fraction(level)",
         f"{BY_KEY}[added to two keys-True]", f"{BY_KEY}[replaced in two keys-True]",
     ),
     _m(
-        "quantiles by key: all of mu for two keys", "queries.key_quantiles",
+        "quantiles by key: all of mu for two keys", "queries.key_totals",
         "for keys in (max_keys, 2 * max_keys)", "for keys in (max_keys, max_keys)",
         f"{BY_KEY}[another key-False]",
     ),
     _m(
-        "quantiles by key: a unit's rows count as one", "queries.key_quantiles",
+        "quantiles by key: a unit's rows count as one", "queries.key_totals",
         "return node, eta / (max_rows << FRACTION_BITS)",
         "return node, eta / (1 << FRACTION_BITS)",
         f"{BY_KEY}[added-True]", f"{BY_KEY}[added-False]",

@@ -19,7 +19,7 @@ from skdp import core
 from skdp.budget.budget import StandInBudget
 from skdp.core.transcript import record, replay
 from skdp.loss.conversions import pure_mu, pure_part
-from skdp.queries import KeyQuantiles, KeyTotals, key_quantiles, rows_off, unit_sum
+from skdp.queries import KeyQuantiles, KeyTotals, key_totals, rows_off, unit_sum
 from skdp.tabular import check_grouped, contributions
 from skdp.tabular.contributions import POINT_BITS, KeyTerm
 from tests.folding import each
@@ -267,7 +267,7 @@ def test_a_sensitivity_is_attained(name, pure):
 
 def broken_rate(change):
     """Return `_rate` with other arguments."""
-    right = key_quantiles._rate
+    right = key_totals._rate
 
     def rate(level, q, max_keys, max_rows, **options):
         return right(*change(level, q, max_keys, max_rows, options), **options)
@@ -292,13 +292,13 @@ BUGS = {
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_rate_that_is_too_large_is_seen(bug, pure, monkeypatch):
     case, change = BUGS[bug]
-    monkeypatch.setattr(key_quantiles, "_rate", broken_rate(change))
+    monkeypatch.setattr(key_totals, "_rate", broken_rate(change))
     assert attained(case, pure) > 1.2
 
 
 def test_halves_of_mu_squared_are_too_much_for_a_unit_that_is_replaced(monkeypatch):
     """Two keys at a half each would do, but not a replacement within one."""
-    monkeypatch.setattr(key_quantiles, "rates", lambda nodes, whole, half, replace: [
+    monkeypatch.setattr(key_totals, "rates", lambda nodes, whole, half, replace: [
         half / (2 * node.widest) for node in nodes])  # fmt: skip
     assert attained("replaced", pure=False) == pytest.approx(2**0.5, rel=0.05)
     assert attained("replaced", pure=True) <= 1
