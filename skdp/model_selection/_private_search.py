@@ -29,6 +29,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._config import noise_is_seeded
+from skdp._docstrings import documenter
 from skdp.base import CallContext, PrivateMixin
 from skdp.base.classifiers import warn_of_column
 from skdp.budget import Cost
@@ -576,24 +577,9 @@ def _counted(candidates: int) -> int:
     return candidates
 
 
-class DPGridSearchCV(PrivateSearch):
-    """Search a grid of parameters of a private estimator, at one cost for a grid of any size.
-
-    The private counterpart of scikit-learn's ``GridSearchCV``, where the costs of all fits add up.
-    This search makes a secret number of runs instead. Each run draws a candidate at random, fits it
-    on a random part of the rows, and scores it with noise on the other rows. Only the best run is
-    released. The whole search costs as much as three runs (less with Gaussian noise).
-
-    Parameters
-    ----------
-    estimator : estimator
-        A private estimator of skdp, or a pipeline whose steps are private or learn nothing from
-        rows. Private steps share the allowance of a run in proportion to their ``epsilon``; their
-        ``delta`` and ``budget`` are not used. Categories and classes that they learn have half of
-        `delta` of the search.
-    param_grid : dict or list of dict
-        As for ``GridSearchCV``; public. If it contains the ``epsilon`` of steps, the search tries
-        different ways of sharing the allowance.
+_documented = documenter(
+    {
+        "search": """
     scoring : {"accuracy", "neg_brier_score"} or PrivateScorer, default=None
         The score of a run: a mean of bounded scores of rows, see `private_scorer` (its epsilon and
         budget are not used). None: accuracy, for classifiers. Where one class is rare, accuracy
@@ -617,9 +603,8 @@ class DPGridSearchCV(PrivateSearch):
         number, for 10% of its allowance.
     random_state : int, RandomState or None, default=None
         ... The random draws of a search are secret; they are seeded only there, too.
-
-    Attributes
-    ----------
+        """,
+        "best": """
     best_estimator_ : estimator
         The model of the best run, fitted on a part of the rows. There is no refit.
     best_params_ : dict
@@ -639,9 +624,8 @@ class DPGridSearchCV(PrivateSearch):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
     privacy_ : skdp.core.PrivacyCertificate
         The one charge.
-
-    Raises
-    ------
+        """,
+        "search_raises": """
     TypeError, ValueError
         In `fit`, before anything is charged: if any candidate has a parameter out of range, if a
         step is not private, or if X has a cell that a step refuses (text in a column of numbers,
@@ -650,6 +634,39 @@ class DPGridSearchCV(PrivateSearch):
     BudgetExceededError, SealedBudgetError, LedgerError
     RuntimeError
         In `fit`, after the charge: if every run failed.
+        """,
+    }
+)
+
+
+@_documented
+class DPGridSearchCV(PrivateSearch):
+    """Search a grid of parameters of a private estimator, at one cost for a grid of any size.
+
+    The private counterpart of scikit-learn's ``GridSearchCV``, where the costs of all fits add up.
+    This search makes a secret number of runs instead. Each run draws a candidate at random, fits it
+    on a random part of the rows, and scores it with noise on the other rows. Only the best run is
+    released. The whole search costs as much as three runs (less with Gaussian noise).
+
+    Parameters
+    ----------
+    estimator : estimator
+        A private estimator of skdp, or a pipeline whose steps are private or learn nothing from
+        rows. Private steps share the allowance of a run in proportion to their ``epsilon``; their
+        ``delta`` and ``budget`` are not used. Categories and classes that they learn have half of
+        `delta` of the search.
+    param_grid : dict or list of dict
+        As for ``GridSearchCV``; public. If it contains the ``epsilon`` of steps, the search tries
+        different ways of sharing the allowance.
+    {search}
+
+    Attributes
+    ----------
+    {best}
+
+    Raises
+    ------
+    {search_raises}
 
     See Also
     --------
@@ -720,6 +737,7 @@ class DPGridSearchCV(PrivateSearch):
             return _counted(len(ParameterGrid(self.param_grid)))
 
 
+@_documented
 class DPRandomizedSearchCV(PrivateSearch):
     """Search candidates drawn from distributions, at one cost for any number of them.
 
@@ -734,46 +752,15 @@ class DPRandomizedSearchCV(PrivateSearch):
         As for ``RandomizedSearchCV``: lists, or distributions with ``rvs``; public.
     n_iter : int, default=20
         Number of candidates to draw.
-    scoring : {"accuracy", "neg_brier_score"} or PrivateScorer, default=None
-        As in `DPGridSearchCV`.
-    n_runs : "auto" or int, default="auto"
-        Expected number of runs, as in `DPGridSearchCV`.
-    runs : {"geometric", "logarithmic"}, default="geometric"
-        Distribution of the number of runs.
-    test_size : float, default=0.25
-        Part of the rows on which a run is scored.
-    epsilon : float, default=1.0
-        ... Here a fit is the whole search.
-    delta : float or None, default=None
-        ... Here a fit is the whole search.
-    random_state : int, RandomState or None, default=None
-        ... The random draws of a search are secret; they are seeded only there, too.
+    {search}
 
     Attributes
     ----------
-    best_estimator_ : estimator
-        The model of the best run.
-    best_params_ : dict
-        Parameters of the best run, as drawn.
-    best_index_, cv_results_ : int, dict of ndarrays
-        As in `DPGridSearchCV`.
-    best_score_ : float
-        The noisy score of the best run, which is usually too high.
-    scorer_ : str
-        The metric.
-    classes_ : ndarray
-        Only for a classifier: its classes.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    privacy_ : skdp.core.PrivacyCertificate
-        The one charge.
+    {best}
 
     Raises
     ------
-    TypeError, ValueError
-        In `fit`, before anything is charged, as for `DPGridSearchCV`.
-    BudgetExceededError, SealedBudgetError, LedgerError
-    RuntimeError
-        In `fit`, after the charge: if every run failed.
+    {search_raises}
 
     See Also
     --------
