@@ -75,6 +75,21 @@ def _best_has(method: str) -> Any:
     return check
 
 
+def _of_best(name: str, text: str, returned: str, *, as_array: bool = True) -> Any:
+    """Return a method of a search that its best model answers for rows of the caller."""
+
+    def method(self: Any, X: ArrayLike) -> Any:
+        answer = self._from_best(name, X)
+        return np.asarray(answer) if as_array else answer
+
+    rows = "X : array-like or table of shape (n_samples, n_features)\n    Rows of the caller."
+    sections = {"Parameters": rows, "Returns": returned}
+    parts = (f"\n\n{title}\n{'-' * len(title)}\n{part}" for title, part in sections.items())
+    method.__name__, method.__qualname__ = name, f"PrivateSearch.{name}"
+    method.__doc__ = text + "".join(parts)
+    return available_if(_best_has(name))(method)
+
+
 class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     """A private search; subclasses say what its candidates are."""
 
@@ -414,84 +429,41 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         classes: NDArray = self.best_estimator_.classes_
         return classes
 
-    @available_if(_best_has("predict"))
-    def predict(self, X: ArrayLike) -> NDArray:
-        """Predict with the best model.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Rows of the caller.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-        """
-        return np.asarray(self._from_best("predict", X))
-
-    @available_if(_best_has("predict_proba"))
-    def predict_proba(self, X: ArrayLike) -> NDArray:
-        """Return the probabilities of the classes from the best model.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-        """
-        return np.asarray(self._from_best("predict_proba", X))
-
-    @available_if(_best_has("predict_log_proba"))
-    def predict_log_proba(self, X: ArrayLike) -> NDArray:
-        """Return the logarithms of `predict_proba`.
-
-        Returns
-        -------
-        log_probabilities : ndarray of shape (n_samples, n_classes)
-        """
-        return np.asarray(self._from_best("predict_log_proba", X))
-
-    @available_if(_best_has("score_samples"))
-    def score_samples(self, X: ArrayLike) -> NDArray:
-        """Return the log-likelihood of each row under the best model.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,)
-        """
-        return np.asarray(self._from_best("score_samples", X))
-
-    @available_if(_best_has("decision_function"))
-    def decision_function(self, X: ArrayLike) -> NDArray:
-        """Return the decision function of the best model.
-
-        Returns
-        -------
-        values : ndarray of shape (n_samples,) or (n_samples, n_classes)
-        """
-        return np.asarray(self._from_best("decision_function", X))
-
-    @available_if(_best_has("transform"))
-    def transform(self, X: ArrayLike) -> Any:
-        """Transform rows with the best model.
-
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_features_out)
-        """
-        return self._from_best("transform", X)
-
-    @available_if(_best_has("inverse_transform"))
-    def inverse_transform(self, X: ArrayLike) -> Any:
-        """Undo `transform` with the best model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features_out)
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-        """
-        return self._from_best("inverse_transform", X)
+    predict = _of_best(
+        "predict", "Predict with the best model.", "y : ndarray of shape (n_samples,)"
+    )
+    predict_proba = _of_best(
+        "predict_proba",
+        "Return the probabilities of the classes from the best model.",
+        "probabilities : ndarray of shape (n_samples, n_classes)",
+    )
+    predict_log_proba = _of_best(
+        "predict_log_proba",
+        "Return the logarithms of `predict_proba`.",
+        "log_probabilities : ndarray of shape (n_samples, n_classes)",
+    )
+    score_samples = _of_best(
+        "score_samples",
+        "Return the log-likelihood of each row under the best model.",
+        "scores : ndarray of shape (n_samples,)",
+    )
+    decision_function = _of_best(
+        "decision_function",
+        "Return the decision function of the best model.",
+        "values : ndarray of shape (n_samples,) or (n_samples, n_classes)",
+    )
+    transform = _of_best(
+        "transform",
+        "Transform rows with the best model.",
+        "X_new : ndarray of shape (n_samples, n_features_out)",
+        as_array=False,
+    )
+    inverse_transform = _of_best(
+        "inverse_transform",
+        "Undo `transform` with the best model.",
+        "X_original : ndarray of shape (n_samples, n_features)",
+        as_array=False,
+    )
 
     @available_if(_best_has("transform"))
     def fit_transform(
