@@ -574,7 +574,7 @@ def make_private(
     **What is dropped, what is refused.** Parameters that say only how scikit-learn computes are
     dropped: ``solver``, ``tol``, ``n_init``, ``max_iter``, ``svd_solver``, the depth of trees and
     so on, with one warning; ``copy``, ``n_jobs``, ``verbose`` without. Others that differ from
-    scikit-learn's default and have no private meaning are refused, such as ``fit_intercept``. If
+    scikit-learn's default and have no private meaning are refused, such as ``l1_ratio``. If
     defaults differ (``n_quantiles``, ``handle_unknown``, ``sparse_output``), those of the private
     class hold. Forests and histogram boosting become additive boosting. ``set_output`` and metadata
     requests must be repeated. ``cv=k`` of a search becomes ``test_size=1/k``. ``C`` is that of

@@ -106,9 +106,9 @@ def test_a_forest_becomes_boosting(forest):
     ("step", "facts", "words"),
     [
         (
-            make_pipeline(LogisticRegression(fit_intercept=False)),
+            make_pipeline(LogisticRegression(l1_ratio=0.5, solver="saga")),
             FACTS,
-            "logisticregression .*fit_",
+            "logisticregression .*l1_ratio",
         ),
         (KMeans(2, init=np.zeros((2, 2))), {"bounds": (-4, 4)}, "no such thing as init"),
         (LogisticRegression(penalty="l1", solver="saga"), FACTS, "no such thing as penalty"),

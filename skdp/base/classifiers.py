@@ -666,6 +666,7 @@ class TargetRegressor(
 
     _in_parts = True
     _takes_sparse: ClassVar[bool] = False
+    _takes_table: ClassVar[bool] = False  # y may have several columns
 
     bounds: Any = field(init=False)
     target_bounds: Any = field(init=False)
@@ -674,10 +675,17 @@ class TargetRegressor(
     def _n_releases(self) -> int:
         return 5
 
-    def _target_bounds(self) -> Any:
-        """Return the stated bounds of the target as two arrays of one number, or None."""
+    def _target_bounds(self, n_targets: int | None = None) -> Any:
+        """Return the stated bounds of the targets as two arrays, or None.
+
+        Without a number of targets, they may be for any number that an estimator takes.
+        """
         try:
-            return check_bounds(self.target_bounds, 1)
+            if n_targets is None:
+                pair = self.target_bounds if self._takes_table else ()
+                sized = isinstance(pair, tuple | list) and len(pair) == 2
+                n_targets = max(1, *map(np.size, pair)) if sized else 1
+            return check_bounds(self.target_bounds, n_targets)
         except (TypeError, ValueError) as error:
             raise type(error)(
                 f"target_bounds must be 'private' or a pair (low, high) of finite numbers: {error}"
@@ -704,10 +712,12 @@ class TargetRegressor(
 
     def _fitted(self, X: Any, y: Any, weights: Any = None, **options: Any) -> Self:
         """Fit rows with targets, and weights if there are any; `options` go to `_fit`."""
-        target = self._target_bounds()
         rows = self._open_with_target(X, y, weights)
         width = rows.n_features - (weights is not None)
-        columns = self._stated_bounds(width - 1)
+        if n_targets := getattr(rows, "n_targets", None):
+            options["n_targets"] = n_targets
+        target = self._target_bounds(n_targets or 1)
+        columns = self._stated_bounds(width - (n_targets or 1))
         with self._session(rows) as session, np.errstate(all="ignore"):
             self._fit(session, columns, target, width, **options)
             self.privacy_ = session.certificate()
@@ -723,15 +733,17 @@ class TargetRegressor(
             allow_empty=self._allow_empty,
             one_place=self._one_place(),
             takes_sparse=self._takes_sparse,
+            takes_table=self._takes_table,
             weights=weights,
         )
         validate_data(self, getattr(rows, "head", X), skip_check_array=True)
-        warn_of_column(y)
+        if not self._takes_table:
+            warn_of_column(y)
         return rows
 
     @abstractmethod
     def _fit(self, session: Session, columns: Any, target: Any, width: int) -> None:
-        """Release, and set the fitted attributes; `width` counts the columns and the target."""
+        """Release, and set the fitted attributes; `width` counts the columns and the targets."""
 
     @staticmethod
     def _boxed(
@@ -741,20 +753,21 @@ class TargetRegressor(
         width: int,
         *more: tuple[Floats, Floats],
         n: float | None = None,
+        targets: int = 1,
     ) -> tuple[Floats, Floats, LearnedBox | None, NDArray[np.bool_]]:
         """Return bounds of columns and target, the learned box, and which were stated.
 
         The bounds of the target are learned first and by themselves, as all predictions depend on
         them. `more` are stated bounds of columns behind the target; `n` is a known number of rows.
         """
-        d = width - 1
-        stated = (columns or _unstated(d), target or _unstated(1), *more)
+        d = width - targets
+        stated = (columns or _unstated(d), target or _unstated(targets), *more)
         low, high = (np.concatenate(sides) for sides in zip(*stated, strict=True))
         known, share = np.full(low.size, True), 0.0
         if columns is None or target is None:
             n = row_count(session, COUNT_SHARE) if n is None else n
             size = learning_size(session, n)
-            share = min(max(_TARGET_SIZE / size, TARGET_SHARE[0]), TARGET_SHARE[1])
+            share = min(max(_TARGET_SIZE * targets / size, TARGET_SHARE[0]), TARGET_SHARE[1])
         parts: list[LearnedBox | None] = [None] * len(more)
         for pair, a, b, most in ((target, d, width, share), (columns, 0, d, COLUMNS_SHARE)):
             if pair is None:
@@ -774,5 +787,6 @@ class TargetRegressor(
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.target_tags.multi_output = self._takes_table
         tags.input_tags.sparse = self._takes_sparse
         return tags

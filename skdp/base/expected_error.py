@@ -130,7 +130,7 @@ class TargetErrorMixin(ExpectedErrorMixin):
         if n_features not in (None, X.shape[1]):
             raise ValueError(f"like must have n_features = {n_features} columns, got {X.shape[1]}")
         y = np.asarray(checked(like[1], "like"))
-        if y.shape != (len(X),):
+        if y.shape != (len(X), *y.shape[1 : 1 + getattr(self, "_takes_table", False)]):
             raise ValueError("like: y must have one entry for each row of X")
         # Without noise, fits to equal rows are equal, whatever the epsilon of a search.
         exact = Search().exact if (search := _search.get()) is None else search.exact

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from skdp.base.callers import reported_steps
 from skdp.base.classifiers import Floats, LabelledClassifier, TargetRegressor, class_counts
@@ -145,6 +146,22 @@ class _Additive:
     _n_progress_tasks = 1
     _parameter_table: ClassVar[Table] = {"n_bins": Integers(2, 1024)}
 
+    @property
+    def feature_importances_(self) -> Floats:
+        """Mean size of what each column adds to a prediction, as a part of the sum of all columns.
+
+        Computed from `term_scores_` and `bin_weights_`: 0 if no column adds anything. Noise gives
+        columns without an effect a small importance.
+        """
+        check_is_fitted(self)
+        sizes = np.array(
+            [
+                np.abs(term).reshape(len(rows), -1).mean(axis=1) @ (rows / max(rows.sum(), 1.0))
+                for term, rows in zip(self.term_scores_, self.bin_weights_, strict=True)
+            ]
+        )
+        return sizes / max(float(sizes.sum()), 1e-300)
+
     def _set_terms(self, scores: Floats, cells: ColumnCells, weights: Floats) -> Floats:
         """Set the fitted terms, less their means over rows; return the sum of these means."""
         split = cells.starts[1:-1]
@@ -193,6 +210,9 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
         each class with more. Their mean over rows is 0.
     term_scores_std_error_ : list of ndarray, as `term_scores_`
         Always NaN: boosting stops early, so no exact solution exists to measure an error from.
+    feature_importances_ : ndarray of shape (n_features,)
+        Mean size of a column's `term_scores_` over the rows of `bin_weights_` (and over classes),
+        as a part of the sum of all columns. Noise alone gives a column a small importance.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     n_iter_ : int
         Number of rounds.
@@ -216,6 +236,7 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     stated; the number of rows of each class (2% of the allowance, or 12% where rows are few) and of
     each cell (5%); then, in each round, the sum of the residuals of the rows of each cell. A
     residual is the predicted probabilities minus the indicator of the label, clipped to the norm c.
+    All attributes, `feature_importances_` too, are computed from these numbers.
     *Sensitivity* for d columns, if a row is added or removed: of the counts, d in L1 and sqrt(d) in
     L2; of the residuals, c d (times the square root of the number of logits) in L1 and c sqrt(d) in
     L2. If a row is replaced: of the counts, 2 d in L1 and sqrt(2 d) in L2; of the residuals, twice
@@ -330,6 +351,8 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
         is 0.
     term_scores_std_error_ : list of ndarray of shape (n_bins,)
         Always NaN: boosting stops early, so no exact solution exists to measure an error from.
+    feature_importances_ : ndarray of shape (n_features,)
+        As in `DPExplainableBoostingClassifier`.
     intercept_ : float
         The noisy mean of the target.
     largest_error_ : float

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,7 +23,7 @@ from skdp.base.mixin import WEIGHT_BOUND
 from skdp.core import Session
 from skdp.linear_model._descent import CENTER_SHARES, descended, is_hidden
 from skdp.loss.conversions import check_positive, gdp_delta, gdp_mu, pure_epsilon_from_mu
-from skdp.parameters import Reals, Table, columns_of_bounds
+from skdp.parameters import FLAG, Reals, Table, columns_of_bounds
 from skdp.planning import Allowance
 from skdp.queries import (
     Labels,
@@ -72,7 +72,8 @@ class _Plan:
 
     `shares` are those of classes; `dims` counts columns and the constant; `reach` is the norm of
     the longest standardised row. There are at most `most_rows` rows. With `delta`, b may have
-    Gaussian noise. `wanted` is the caller's penalty of the coefficients of standardised columns.
+    Gaussian noise. `wanted` is the caller's penalty of the coefficients of standardised columns,
+    `constant` the intercept's coordinate, as a part of the radius.
     """
 
     epsilon: float
@@ -84,6 +85,7 @@ class _Plan:
     dims: int
     reach: float
     wanted: float
+    constant: float
 
     @property
     def n_logits(self) -> int:
@@ -141,7 +143,7 @@ class _Plan:
         part = min(1.0, (self.dims - 1) / radius**2)  # of a row's squared norm that is one column's
         doubt = float((self.shares * (1.0 - self.shares)).mean())
         curvature = doubt * part / self.dims
-        wanted = min(self.wanted / (radius**2 * (1.0 + _CONSTANT**2)), _LARGEST_PENALTY)
+        wanted = min(self.wanted / (radius**2 * (1.0 + self.constant**2)), _LARGEST_PENALTY)
         penalty = limit = self._least(cap)
         for _ in range(4):  # J depends on the penalty, and the noise on J: it settles quickly
             std, _ = self._std(cap, penalty)
@@ -160,7 +162,9 @@ class _Plan:
         """How small a gradient ends the search: logits are then off by `_FINEST`, or rounding."""
         size = self.n_logits * self.dims
         penalty = self.penalty
-        fine = _FINEST * penalty * self.epsilon / (200.0 * math.sqrt(size))
+        # The second noise, and for a large epsilon the search itself, move logits little.
+        most = self.epsilon / (200.0 * math.sqrt(size))
+        fine = _FINEST * penalty * min(most, 1.0 / most)
         std, _ = self._std(self.cap, penalty)
         loss = -math.log(float(self.shares.min()))
         of_search = self.most_rows, self.n_logits, self.dims, penalty, std
@@ -185,11 +189,14 @@ class DPLogisticRegression(LabelledClassifier):
         Inverse of the weight of the penalty ``||coef||**2 / 2`` beside the sum of the losses, as in
         ``LogisticRegression``; above 0. It is that of coefficients of standardised columns, so no
         scaler is needed. Noise sets a least penalty, which no `C` undercuts.
+    fit_intercept : bool, default=True
+        Without an intercept, columns are scaled but not centred. Columns far from 0 then have more
+        noise.
     class_weight : dict {label: weight} or "balanced" or None, default=None
         Public weights of the classes; a class without one has 1. They move the intercept, by the
         logarithm of the weight, and nothing else: noise and `coef_` are those of the fit without.
         In ``LogisticRegression``, where weights multiply losses, coefficients move too, unless the
-        model is true. ``"balanced"``: inverse to the released shares.
+        model is true. ``"balanced"``: inverse to the released shares. Needs an intercept.
 
     Attributes
     ----------
@@ -231,7 +238,9 @@ class DPLogisticRegression(LabelledClassifier):
     *Mechanism*: objective perturbation; b has K-norm noise or, where that is less and delta allows
     it, rounded Gaussian noise. All other noise is pure. *Charged*: at most (epsilon, delta), once,
     before any noise, to ``budget``; no mu, as Gaussian noise of b has a proof for (epsilon, delta)
-    alone. Proof: ``skdp/queries/logistic.md``.
+    alone. Without an intercept the same is released, of rows that are scaled and clipped about 0,
+    with a constant of one step of the grid, which predictions leave out: rows lie in the same ball,
+    so the sensitivity is the same. Proof: ``skdp/queries/logistic.md``.
 
     **Descent.** With a delta, Gaussian noise of b has no price where classes are learned (they take
     the separate delta), where `groups` are stated, and under accountants other than "basic", which
@@ -245,7 +254,8 @@ class DPLogisticRegression(LabelledClassifier):
     0, shortens the steps and the slope. *Sensitivity* of a gradient in L2, where
     R is the product of the bounds on the norms of r and z: R if a row is added or removed, 2 R if
     one is replaced (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian noise. Where a
-    gradient's noise is longer than all rows, b has pure noise within the remaining mu instead.
+    gradient's noise is longer than all rows, or without an intercept, b has pure noise within the
+    remaining mu instead.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in the counts of the classes, in the
@@ -284,13 +294,15 @@ class DPLogisticRegression(LabelledClassifier):
     """
 
     C: float = 1.0
+    fit_intercept: bool = True
     class_weight: Any = None
     classes: Any = "private"
     bounds: Any = "private"
     weight_bound: float | None = None
 
     _parameter_table: ClassVar[Table] = {
-        "C": Reals(0, math.inf, "()"),
+        "C": Reals(0, math.inf, "(]"),
+        "fit_intercept": FLAG,
         "weight_bound": WEIGHT_BOUND,
     }
 
@@ -319,8 +331,10 @@ class DPLogisticRegression(LabelledClassifier):
 
         Gaussian noise in the loss has no price under accountants that add up mu, for groups of
         rows, and beside classes that are learned; for several classes it is dear. Beside it, bounds
-        are learned with pure noise, which is dear for many columns.
+        are learned with pure noise, which is dear for many columns. A descent fits offsets.
         """
+        if not self.fit_intercept:
+            return False
         context, classes = self._context(), self._check_classes()
         budget, two = context.budget, classes is not None and len(classes) == 2
         pure, basic = context.epsilon, budget is None or budget.accountant == "basic"
@@ -393,6 +407,10 @@ class DPLogisticRegression(LabelledClassifier):
         else:
             self._bounds(session, public)
             counts, spread, standard = self._standardised(session, n_classes, most)
+        if not self.fit_intercept:  # the logits of a row of zeros are 0
+            scale = np.hypot(standard.scale, standard.center)
+            standard = replace(standard, center=np.zeros_like(scale), scale=scale)
+            self.center_, self.scale_ = standard.center, standard.scale
         low, high = self.bounds_
         d, n = low.size, float(counts.sum())
         # A ratio that noise hides is shrunk to 1.
@@ -401,19 +419,22 @@ class DPLogisticRegression(LabelledClassifier):
         plan = _Plan(
             Allowance.left(session).pure_epsilon, separate, session.adjacency, n,
             n + 45.0 * spread * n_classes, shares, d + 1, standard.reach(low, high),
-            1.0 / float(self.C) / (most or 1.0),
+            1.0 / float(self.C) / (most or 1.0), _CONSTANT if self.fit_intercept else 0.0,
         )  # fmt: skip
         self.radius_, self.penalty_, self.slope_bound_ = plan.radius, plan.penalty, plan.cap
         view = StandardBall(low, high, standard.center, standard.scale, self.radius_)
         logs = np.log(shares)
         offset = logs[1:] - logs[:1] if n_classes == 2 else logs - logs.mean()
+        if not self.fit_intercept:
+            offset = np.zeros_like(offset)
         gaussian = not plan.noise_is_pure
         theta = session.answer(
             LogisticObjective(
-                view, _CONSTANT, offset, plan.penalty, plan.cap, plan.tau, gaussian, most
+                view, plan.constant, offset, plan.penalty, plan.cap, plan.tau, gaussian, most
             )
         ).value
-        offset = offset + theta[:, -1]
+        if self.fit_intercept:
+            offset = offset + theta[:, -1]
         theta = theta[:, :-1]
         if n_classes > 2:
             theta, offset = theta - theta.mean(axis=0), offset - offset.mean()
@@ -452,6 +473,8 @@ class DPLogisticRegression(LabelledClassifier):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         weights = self.class_weight
+        if weights is not None and not self.fit_intercept:
+            raise ValueError("class_weight moves the intercept: it needs fit_intercept=True")
         if isinstance(weights, Mapping):
             for label, weight in weights.items():
                 check_positive(weight, f"class_weight[{label!r}]")

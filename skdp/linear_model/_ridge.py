@@ -2,9 +2,9 @@
 
 A fit releases bounds, unless stated; the number of rows, where it is private; the mean of the
 target; the mean and mean square of every column, unless noise would hide them; and one noisy
-matrix: the second moment of the rows with their targets, standardised and clipped to a norm.
-Predictions shrink coefficients by what the noise hides; `summary()` does not (_solving.py). Where
-the target's bounds are not stated and rows are few, one point amid the targets is all.
+matrix: the second moment of the rows with their target or targets, standardised and clipped to a
+norm. Predictions shrink coefficients by what the noise hides; `summary()` does not (_solving.py).
+Where the target's bounds are not stated and rows are few, one point amid the targets is all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -124,37 +124,40 @@ def _least_share(noise: Callable[[float], float], most: float) -> float:
     return next((part for part in parts if noise(part) <= most), 1.0)
 
 
-def _noise_over_rows(allowance: Allowance, n: float, width: int) -> float:
+def _noise_over_rows(allowance: Allowance, n: float, d: int, width: int) -> float:
     """Return the edge of the noise on moments of short rows, over what they may show.
 
-    Rows of the least norm have the square d / 4 and that of the target; the largest eigenvalue of
+    Rows of the least norm have the square d / 4 and that of the targets; the largest eigenvalue of
     d columns that are alike is about 1 + d / 8 (in 12 development tables).
     """
-    d = width - 1
-    square = _RADII[0] ** 2 * (d + _stretch(d) ** 2)
+    square = _RADII[0] ** 2 * _square(d, width)
     return allowance.gram_std(width) * square / n / (1.0 + d / 8.0)
 
 
-def _stretch(d: int) -> float:
-    """Return by how much the scaled target is longer than a scaled column.
+def _stretch(d: int, width: int) -> float:
+    """Return by how much a scaled target is longer than a scaled column, of d.
 
     Noise of the products with the target falls by as much, and that of all others hardly grows.
     """
-    return d**0.33 if d else 1.0
+    return (d / (width - d)) ** 0.33 if d else 1.0
+
+
+def _square(d: int, width: int) -> float:
+    """Return the expected squared norm of a standardised row with its targets."""
+    return d + (width - d) * _stretch(d, width) ** 2
 
 
 def _mean_of_target(
     session: Session, low: Floats, high: Floats, n: float, width: int
-) -> tuple[float, float]:
-    """Release the mean of the target by itself; return it and its standard error."""
-    query, allowance = Mean(ScaledBox(low, high)), Allowance.left(session)
+) -> tuple[Floats, Floats]:
+    """Release the mean of the targets by itself; return it and its standard error."""
+    query, allowance, d = Mean(ScaledBox(low, high)), Allowance.left(session), width - low.size
     share = _least_share(lambda part: allowance.part(part).query_std(query) / n, _MEAN_NOISE)
-    hopeless = _noise_over_rows(allowance, n, width) > 1.0
+    hopeless = _noise_over_rows(allowance, n, d, width) > 1.0
     share = min(share, _MEAN_ONLY if hopeless else _MEAN_SHARE[1]) * float(session.remaining)
-    release = session.answer(OfColumn(width - 1, query, width), share, name="mean of the target")
-    half = float(high[0] / 2 - low[0] / 2)
-    mean = float(np.clip(release.value[0], -1.0, 1.0))
-    return float(high[0] / 2 + low[0] / 2) + mean * half, float(np.mean(release.std)) * half
+    release = session.answer(OfColumn(d, query, width), share, name="mean of the target")
+    half, mean = high / 2 - low / 2, np.clip(release.value, -1.0, 1.0)
+    return (high / 2 + low / 2) + mean * half, float(np.mean(release.std)) * half
 
 
 def _standardised(session: Session, low: Floats, high: Floats, n: float, share: float) -> Standard:
@@ -170,16 +173,17 @@ def _standardised(session: Session, low: Floats, high: Floats, n: float, share: 
     return replace(standard, center=standard.center + mean * (high / 2 - low / 2))
 
 
-def _stretched(standard: Standard, low: Floats, high: Floats, center: float) -> Standard:
-    """Return the standard of columns and target about this center of the target.
+def _stretched(standard: Standard, low: Floats, high: Floats, center: Floats) -> Standard:
+    """Return the standard of columns and targets about this center of the targets.
 
-    Scales have a least part of the bounds, and the target is scaled up.
+    Scales have a least part of the bounds, and the targets are scaled up.
     """
     width = low.size
     scale, middle = standard.scale[:width].copy(), standard.center[:width].copy()
     scale = np.where(high > low, np.maximum(scale, _LEAST_SCALE * (high / 2 - low / 2)), scale)
-    scale[-1] /= _stretch(width - 1) * (1.0 if math.isfinite(standard.spread) else _NARROW)
-    middle[-1] = center
+    d = width - center.size
+    scale[d:] /= _stretch(d, width) * (1.0 if math.isfinite(standard.spread) else _NARROW)
+    middle[d:] = center
     return replace(standard, center=middle, scale=scale)
 
 
@@ -226,12 +230,14 @@ def _asked(rows: float, seen: float, least: float = math.inf) -> str:
     return f"{number or 'more rows, a larger epsilon'} or narrower bounds would give some."
 
 
-def _widest(names: tuple[str, ...], standard: Standard, low: Floats, high: Floats) -> str:
+def _widest(
+    names: tuple[str, ...], standard: Standard, low: Floats, high: Floats, stretch: float
+) -> str:
     """Name the columns whose bounds are widest beside the released spread of their rows."""
     if standard.hidden is None:
         return ""
     reach = np.maximum(high - standard.center, standard.center - low) / standard.scale
-    reach[-1] /= _stretch(len(reach) - 1)
+    reach[-1] /= stretch
     order = [j for j in np.argsort(-reach, kind="stable")[:_NAMED] if reach[j] > _WIDE]
     of = (*names[:-1], "the target")
     each = [f"{of[j]} ({'over ' * bool(standard.hidden[j])}{reach[j]:.2g})" for j in order]
@@ -240,11 +246,12 @@ def _widest(names: tuple[str, ...], standard: Standard, low: Floats, high: Float
 
 
 def _shortened(
-    allowance: Allowance, n: float, standard: Standard, low: Floats, high: Floats
+    allowance: Allowance, n: float, standard: Standard, low: Floats, high: Floats, d: int
 ) -> tuple[Standard, float, float]:
     """Return the standard of the rows, the norm that they are clipped to, and the noise.
 
-    The noise is that of whole rows, over the most with which rows stay whole.
+    The noise is that of whole rows, over the most with which rows stay whole; d is the number of
+    columns.
 
     If rows stay whole, the scale of a column with deviation a and bounds up to b from the center is
     sqrt(a b): noise is that of the squared norm sum(b**2 / scale**2) times squares of scales, and
@@ -256,13 +263,13 @@ def _shortened(
     whole = replace(standard, scale=np.where(far > scale, np.sqrt(far) * np.sqrt(scale), scale))
     reach = whole.reach(low, high)
     # On average over the columns that are seen, beside a variance of 1.
-    squares = (whole.scale / scale)[:-1] ** 2
-    hidden = None if standard.hidden is None else standard.hidden[: width - 1]
+    squares = (whole.scale / scale)[:d] ** 2
+    hidden = None if standard.hidden is None else standard.hidden[:d]
     average = float(np.mean(squares if hidden is None or hidden.all() else squares[~hidden]))
     noise = edge * reach**2 * average / _WHOLE_EDGE
     if noise <= 1.0:
         return whole, reach, noise
-    square = width - 1 + _stretch(width - 1) ** 2
+    square = _square(d, width)
     factor = min(max(math.sqrt(_EDGE / (edge * square)), _RADII[0]), _RADII[1])
     return standard, min(factor * math.sqrt(square), standard.reach(low, high)), noise
 
@@ -280,17 +287,75 @@ def _weighted(gram: GramRelease, radius: float) -> tuple[GramRelease, bool]:
     return gram, weight > _SEEN * error
 
 
+@dataclass(frozen=True)
+class _Moments:
+    """What a fit has released, of the columns and one target, or of several.
+
+    `short` is the noise of whole rows, over the most with which rows stay whole.
+    """
+
+    gram: GramRelease
+    standard: Standard
+    measured: Standard  # before scales were widened for whole rows
+    low: Floats
+    high: Floats
+    known: NDArray[np.bool_]  # which bounds were stated
+    learned: Any
+    center: Any  # of the target, and its standard error
+    error: Any
+    total: float  # weight of the rows, in parts of the largest
+    radius: float
+    short: float
+    stretch: float
+    alpha: Any
+
+    def of(self, d: int, j: int) -> _Moments:
+        """Return those of the d columns and target j alone."""
+        ix = np.append(np.arange(d), d + j)
+        second = np.ascontiguousarray(self.gram.second_moment[np.ix_(ix, ix)])
+
+        def part(of: Standard) -> Standard:
+            hidden = None if of.hidden is None else of.hidden[ix]
+            return replace(of, center=of.center[ix], scale=of.scale[ix], hidden=hidden)
+
+        return replace(
+            self,
+            gram=replace(self.gram, second_moment=second, total=self.gram.total[ix]),
+            standard=part(self.standard),
+            measured=part(self.measured),
+            low=self.low[ix],
+            high=self.high[ix],
+            known=self.known[ix],
+            learned=None if self.learned is None else self.learned.columns(ix),
+            center=float(self.center[j]),
+            error=float(self.error[j]),
+            alpha=float(self.alpha[j]),
+        )
+
+
 class _LeastSquares(TargetRegressor):
     """Least squares, without or with a penalty."""
 
-    _takes_sparse = True
+    _takes_sparse = _takes_table = True
+    _one_row = False  # coefficients of a y of one column have one dimension, as in `Ridge`
 
-    alpha: float = field(init=False, default=0.0)
+    alpha: Any = field(init=False, default=0.0)
     fit_intercept: Any = field(init=False)
     positive: Any = field(init=False)
     weight_bound: Any = field(init=False)
+    coef_: Floats = field(init=False)
+    intercept_: Any = field(init=False)
 
     # --- fitting ------------------------------------------------------------------------------
+
+    def _target_bounds(self, n_targets: int | None = None) -> Any:
+        penalties = np.size(self.alpha)
+        if n_targets and np.ndim(self.alpha) and penalties != n_targets:
+            raise ValueError(
+                f"alpha: Number of targets and number of penalties do not correspond: {penalties} "
+                f"!= {n_targets}"
+            )
+        return super()._target_bounds(n_targets)
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, *, sample_weight: Any = None, groups: Any = None
@@ -302,7 +367,7 @@ class _LeastSquares(TargetRegressor):
         X : array-like, sparse matrix or table of shape (n_samples, n_features)
             Private rows of finite numbers. The time for sparse rows depends on how many cells they
             store. May be in parts (`skdp.engines`).
-        y : array-like of shape (n_samples,)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Private targets, finite numbers.
         sample_weight : array-like of shape (n_samples,), default=None
             Private weights of the squared errors of the rows: finite numbers, clipped to [0,
@@ -315,7 +380,7 @@ class _LeastSquares(TargetRegressor):
                 self._check_parameters()
                 self._fitted(X, y, sample_weight, most=check_weight_bound(self))
         if math.isnan(self.radius_):  # decided by released numbers, so a warning may tell it
-            warnings.warn(self._inference[2], stacklevel=outside_level())
+            warnings.warn(self._inference[0][2], stacklevel=outside_level())
         return self
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
@@ -330,15 +395,19 @@ class _LeastSquares(TargetRegressor):
         target: Any,
         width: int,
         most: float | None = None,  # that a weight may be
+        n_targets: int | None = None,  # of targets of two dimensions
     ) -> None:
-        d = width - 1
+        k = n_targets or 1
+        d = width - k
         weights = () if most is None else ((np.zeros(1), np.array([most])),)
         n = row_count(session, COUNT_SHARE)
-        if target is None and learning_size(session, n) < FEW_ROWS:
-            self._fit_constant(session, columns, width, n)
+        if target is None and learning_size(session, n) < FEW_ROWS * k:
+            self._fit_constant(session, columns, width, n, n_targets)
             return
-        low, high, learned, known = self._boxed(session, columns, target, width, *weights, n=n)
-        center, error = _mean_of_target(session, low[d : d + 1], high[d : d + 1], n, width)
+        low, high, learned, known = self._boxed(
+            session, columns, target, width, *weights, n=n, targets=k
+        )
+        center, error = _mean_of_target(session, low[d:width], high[d:width], n, width)
         share = _MOMENTS_SHARE * float(session.remaining)
         standard = _standardised(session, low, high, n, share)
         total = n  # of weights, in parts of the largest: for the plan
@@ -346,8 +415,8 @@ class _LeastSquares(TargetRegressor):
             total = max(n * min(float(standard.center[width]) / most, 1.0), 1.0)
         low, high, known = low[:width], high[:width], known[:width]
         standard = _stretched(standard, low, high, center)
-        measured = standard
-        standard, radius, short = _shortened(Allowance.left(session), total, standard, low, high)
+        allowance, measured = Allowance.left(session), standard
+        standard, radius, short = _shortened(allowance, total, standard, low, high, d)
         view = StandardBall(low, high, standard.center, standard.scale, radius)
         if most is None:
             gram, weights_seen = session.answer(SecondMoment(view, _TAU)), True
@@ -355,20 +424,56 @@ class _LeastSquares(TargetRegressor):
             of_weights = session.answer(SecondMoment(WeightedBall(view, _TAU, most), _NO_CONSTANT))
             gram, weights_seen = _weighted(of_weights, radius)
             total = gram.n
+        moments = _Moments(
+            gram, standard, measured, low, high, known, learned, center, error, total, radius,
+            short, _stretch(d, width), np.broadcast_to(np.asarray(self.alpha, dtype=np.float64), k),
+        )  # fmt: skip
+        self.n_samples_ = n
+        self.bounds_ = low[:d].copy(), high[:d].copy()
+        self.center_, self.scale_, self.radius_ = standard.center, standard.scale, radius
+        # Rows of one unit are alike, so their number does not tell the error for a population; and
+        # errors may be larger where weights are small.
+        of_rows = most is not None or session.max_rows_per_unit not in (None, 1)
+        options: Any = {"most": most, "weights_seen": weights_seen, "of_rows": of_rows}
+        each = [self._solved(moments.of(d, j), n, **options) for j in range(k)]
+        self._set(each, low[d:], high[d:], n_targets)
+
+    def _set(self, each: list[Any], low: Floats, high: Floats, n_targets: int | None) -> None:
+        """Set the attributes of each target: numbers and vectors for one, else arrays."""
+        columns = [list(values) for values in zip(*each, strict=True)]
+        self._inference: list[Any] = columns.pop()
+        of_all = [values[0] if n_targets is None else np.array(values) for values in columns]
+        if n_targets == 1 and self._one_row:
+            of_all = [values[0] if values.ndim == 2 else values for values in of_all]
+        self.coef_, self.intercept_, self.noise_level_ = of_all[:3]
+        self.coef_std_error_, self.intercept_std_error_, self.coef_population_std_error_ = of_all[
+            3:
+        ]
+        ends = low.copy(), high.copy()
+        self.target_bounds_ = (float(low[0]), float(high[0])) if n_targets is None else ends
+
+    def _solved(
+        self, of: _Moments, n: float, *, most: float | None, weights_seen: bool, of_rows: bool
+    ) -> tuple[Any, ...]:
+        """Return what predicts one target, its errors, and what `summary` says of it."""
+        gram, standard, total, radius, short = of.gram, of.standard, of.total, of.radius, of.short
+        low, high, known, learned, center = of.low, of.high, of.known, of.learned, of.center
+        d = low.size - 1
+        width, stretch = len(self.scale_), of.stretch
         scale, units, t = standard.scale[:d], standard.scale[d], _TAU * radius
         squares = np.maximum(scale, 1e-150) ** 2  # never 0, by which no penalty is NaN
-        penalty = np.minimum(float(self.alpha) / squares / (most or 1.0), _LARGEST)
+        penalty = np.minimum(of.alpha / squares / (most or 1.0), _LARGEST)
         varies = high[:d] > low[:d]
         M, m, std = _equations(gram, penalty, total, t, varies)
         # The mean of the centred target is 0 by its own release, but not that of weighted rows.
-        shown = min(float(error / units), 1e100) if most is None else _stretch(d)
+        shown = min(float(of.error / units), 1e100) if most is None else stretch
         # In shortened rows, columns and target have the variance 1, but for the stretch; in whole
         # rows, where bounds may be wide, that which was released.
         variances = np.diag(gram.second_moment) / total
         variance = max(float(variances[:d].mean()), _LEAST_SCALE)
-        square = np.full(d, _stretch(d) ** 2 / d / max(variance, 1.0))
+        square = np.full(d, stretch**2 / d / max(variance, 1.0))
         if short <= 1.0:
-            of_target = min(max(float(variances[d]), std), _stretch(d) ** 2)
+            of_target = min(max(float(variances[d]), std), stretch**2)
             square = of_target / d / np.clip(variances[:d], 4.0 * std, None)
         most_trace = radius**2 + t**2 + float(penalty.sum()) / total
         prior = Prior(square, shown / t, most_trace)
@@ -380,7 +485,7 @@ class _LeastSquares(TargetRegressor):
         still = variances[:d] <= min(HIDDEN * std, _STILL * max(float(variances[:d].mean()), 0.0))
         still &= varies
         seen_M, seen_m = _without(M, m, still)
-        theta, self.noise_level_ = shrunk(seen_M, seen_m, std, prior)
+        theta, noise_level = shrunk(seen_M, seen_m, std, prior)
         line = None if self.fit_intercept else (back[d], center)
         limits: Any = {"line": line, "positive": self.positive}
         free = self.fit_intercept and not self.positive
@@ -388,8 +493,7 @@ class _LeastSquares(TargetRegressor):
             theta = constrained(theta, seen_M, std, **limits)
         solution = np.clip(np.nan_to_num(start + back @ theta), -_LARGEST, _LARGEST)
         solution[:d] = np.maximum(solution[:d], 0.0) if self.positive else solution[:d]
-        self.coef_ = solution[:d]
-        self.intercept_ = float(solution[d]) if self.fit_intercept else 0.0
+        intercept = solution[d] if self.fit_intercept else 0.0
         # Columns that do not vary, as far as noise shows, tell nothing of the others.
         hidden = (np.diag(M)[:d] <= HIDDEN * std) & varies
         if hidden.any():
@@ -399,7 +503,7 @@ class _LeastSquares(TargetRegressor):
         least = least_squares(M, m, std, of_target, pulls, n)
         if not free and least.seen > 1.0:
             least = replace(least, theta=constrained(least.theta, M, std, **limits))
-        beyond = np.zeros(width)
+        beyond = np.zeros(d + 1)
         if learned is not None and most is None:
             beyond = self._beyond(learned, standard, least, back, known, hidden, t)
         names = (*map(str, getattr(self, "feature_names_in_", range(d))), "intercept")
@@ -412,11 +516,12 @@ class _LeastSquares(TargetRegressor):
             seen = (least.smallest - std) / variance * math.sqrt(width) / (_MARGIN * _WHOLE_EDGE)
             least_rows = n * float(self.epsilon) * short * _LONGER
             least_rows = math.inf if standard.hidden is None else least_rows
-            wide = _widest(names, measured, low, high)
+            wide = _widest(names, of.measured, low, high, stretch)
             why = _SHORT.format(_asked(rows * short * _LONGER, seen, least_rows), wide)
         elif not least.seen > 1.0:
             seen = (least.smallest - std) / least.smallest * least.seen / 1.25
-            why = _HIDDEN.format(_asked(rows, seen), _widest(names, measured, low, high))
+            wide = _widest(names, of.measured, low, high, stretch)
+            why = _HIDDEN.format(_asked(rows, seen), wide)
         elif not free:
             why = _CONSTRAINED
         elif not weights_seen:
@@ -431,15 +536,12 @@ class _LeastSquares(TargetRegressor):
             why = _LIMITED
         if why:
             beyond = beyond + math.nan
-        elif self.noise_level_:
+        elif noise_level:
             why = _SHRUNK
         if hidden.any():
             beyond[:d][hidden] = math.nan
             start[:d][hidden] = math.nan
             why = _FLAT.format(listed([names[j] for j in np.flatnonzero(hidden)])) + why
-        # Rows of one unit are alike, so their number does not tell the error for a population; and
-        # errors may be larger where weights are small.
-        of_rows = most is not None or session.max_rows_per_unit not in (None, 1)
         pure = gram.noise == "wishart"
         errors = {
             "rows": least.errors(start, back, beyond, population=False, pure=pure),
@@ -447,36 +549,39 @@ class _LeastSquares(TargetRegressor):
                 start, back, beyond + (math.nan if of_rows else 0.0), population=True, pure=pure
             ),
         }
-        self._inference = names, errors, why
         # What is not shrunk is the estimate itself.
-        same = math.nan if self.noise_level_ or (still | hidden).any() else 0.0
+        same = math.nan if noise_level or (still | hidden).any() else 0.0
         of_all = errors["rows"].std_error + same
-        self.coef_std_error_, self.intercept_std_error_ = of_all[:d], float(of_all[d])
-        self.coef_population_std_error_ = errors["population"].std_error[:d] + same
-        self.n_samples_ = n
-        self.bounds_ = low[:d].copy(), high[:d].copy()
-        self.target_bounds_ = float(low[d]), float(high[d])
-        self.center_, self.scale_, self.radius_ = standard.center, standard.scale, radius
+        of_population = errors["population"].std_error[:d] + same
+        inference = names, errors, why
+        return (
+            solution[:d], intercept, noise_level, of_all[:d], float(of_all[d]), of_population,
+            inference,
+        )  # fmt: skip
 
-    def _fit_constant(self, session: Session, columns: Any, width: int, n: float) -> None:
+    def _fit_constant(
+        self, session: Session, columns: Any, width: int, n: float, n_targets: int | None
+    ) -> None:
         """Predict a point amid the targets, as bounds of so few rows would miss most of them."""
-        d, size = width - 1, learning_size(session, n)
+        k, size = n_targets or 1, learning_size(session, n)
+        d = width - k
         query = OfColumn(d, LearnedBounds(n, point=True), width)
         box = session.answer(query, POINT_SHARE, name="point amid the targets")
         bounds = box.low, box.high
-        low, high, *_ = self._boxed(session, columns, bounds, width, n=n)
-        self.coef_, self.intercept_, self.noise_level_ = np.zeros(d), float(box.middle[0]), math.inf
-        self.intercept_ *= bool(self.fit_intercept)
+        low, high, *_ = self._boxed(session, columns, bounds, width, n=n, targets=k)
         unknown = np.full(d + 1, math.nan)
         names = (*map(str, getattr(self, "feature_names_in_", range(d))), "intercept")
-        note = _CONSTANT.format(type(self).__name__, _rows(math.ceil(FEW_ROWS / size)))
+        note = _CONSTANT.format(type(self).__name__, _rows(math.ceil(FEW_ROWS * k / size)))
         errors = Errors(unknown, unknown, unknown, unknown, unknown)
-        self._inference = names, {"rows": errors, "population": errors}, note
-        self.coef_std_error_, self.intercept_std_error_ = unknown[:d].copy(), math.nan
-        self.coef_population_std_error_ = unknown[:d].copy()
+        inference = names, {"rows": errors, "population": errors}, note
+        each = []
+        for middle in box.middle.tolist():
+            none, of_population = unknown[:d].copy(), unknown[:d].copy()
+            point = middle * bool(self.fit_intercept)
+            each.append((np.zeros(d), point, math.inf, none, math.nan, of_population, inference))
+        self._set(each, low[d:], high[d:], n_targets)
         self.n_samples_ = n
         self.bounds_ = low[:d].copy(), high[:d].copy()
-        self.target_bounds_ = float(low[d]), float(high[d])
         self.center_, self.scale_ = low / 2 + high / 2, high / 2 - low / 2
         self.radius_ = math.nan
 
@@ -505,7 +610,7 @@ class _LeastSquares(TargetRegressor):
         moved = np.append(products[:d] ** 2 @ u + means[:d] ** 2 * constant, t**2 * means**2 @ u)
         return np.asarray((back @ least.inverse) ** 2 @ moved)
 
-    def summary(self, level: float = 0.95, *, of: str = "population") -> Summary:
+    def summary(self, level: float = 0.95, *, of: str = "population", target: int = 0) -> Summary:
         """Return coefficients that are not shrunk, with errors, tests and intervals.
 
         Predictions use `coef_`, which is shrunk where that makes them better. An interval about
@@ -519,6 +624,8 @@ class _LeastSquares(TargetRegressor):
             Whose coefficients are estimated: those of the population that the rows were drawn from,
             with errors due to sampling and noise, or those of the rows at hand, with errors due to
             noise alone.
+        target : int, default=0
+            Which one of several, by its column in y.
 
         Returns
         -------
@@ -537,8 +644,12 @@ class _LeastSquares(TargetRegressor):
         check_is_fitted(self)
         check_parameter(of, "of", "population", "rows")
         level = check_level(level)
-        names, both, note = self._inference
-        errors = both[of]
+        if not (isinstance(target, int) and 0 <= target < len(self._inference)):
+            raise ValueError(
+                f"target must be an integer from 0 to {len(self._inference) - 1}, got {target!r}"
+            )
+        names, both, note = self._inference[target]
+        errors: Errors = both[of]
         if np.isnan(errors.a).all() and not np.isnan(both["rows"].a).all():
             note = f"{_OF_ROWS} {note}".strip()
         return Summary(
@@ -558,7 +669,7 @@ class _LeastSquares(TargetRegressor):
 
         Returns
         -------
-        y : ndarray of shape (n_samples,)
+        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
             Within `target_bounds_`.
         """
         if sparse.issparse(X):
@@ -566,18 +677,28 @@ class _LeastSquares(TargetRegressor):
             return np.concatenate([self.predict(block) for block in dense_blocks(X)])
         with np.errstate(over="ignore", invalid="ignore"):
             clipped = np.clip(self._public_array(X), *self.bounds_)
-            predicted = products(clipped, self.coef_[None, :])[:, 0] + self.intercept_
+            predicted = products(clipped, np.atleast_2d(self.coef_))
+            predicted = (predicted[:, 0] if self.coef_.ndim == 1 else predicted) + self.intercept_
         return np.clip(np.nan_to_num(predicted), *self.target_bounds_)
+
+
+def _check_alpha(value: Any, name: str) -> Any:
+    """Return a penalty, or one for each target, or raise."""
+    several = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    for one in value if several and len(value) else [value]:
+        check_parameter(one, name, Reals(0, math.inf, "[)"))
+    return value
 
 
 class DPRidge(_LeastSquares):
     """Linear least squares with l2 penalty, from one private second moment.
 
-    The private counterpart of scikit-learn's ``Ridge``, for one target.
+    The private counterpart of scikit-learn's ``Ridge``. With several targets (y of two dimensions)
+    all attributes of the target have one entry for each, as in ``Ridge``.
 
     Parameters
     ----------
-    alpha : float, default=1.0
+    alpha : float or array-like of shape (n_targets,), default=1.0
         Weight of the penalty ``alpha * ||coef||**2``, as in ``Ridge``; at least 0. For predictions,
         coefficients are shrunk further in directions that noise hides (see Notes).
     fit_intercept : bool, default=True
@@ -586,36 +707,37 @@ class DPRidge(_LeastSquares):
     positive : bool, default=False
         No coefficient is below 0.
     target_bounds : "private" or tuple (low, high), default="private"
-        Range of the target. If not stated, it is learned first, with 10% of the allowance at most
-        (up to 50% for few rows); `bounds` with at most 20%.
+        Range of the target, or arrays with one number for each of several. If not stated, it is
+        learned first, with 10% of the allowance at most (up to 50% for few rows); `bounds` with at
+        most 20%.
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features,)
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
         Coefficients of predictions, in the units of X and y; 0 where only the mean is predicted.
-    intercept_ : float
-    coef_std_error_ : ndarray of shape (n_features,)
+    intercept_ : float or ndarray of shape (n_targets,)
+    coef_std_error_ : ndarray, as `coef_`
         Standard error of `coef_` due to noise and, with learned bounds, rows beyond them; relative
         to the coefficients of all rows, clipped to stated bounds only. NaN if `coef_` is shrunk
         (`summary()` has coefficients that are not), if rows are shortened (see Notes), or if
         learned bounds cannot be trusted.
-    intercept_std_error_ : float
+    intercept_std_error_ : float or ndarray of shape (n_targets,)
         Standard error of `intercept_`, in the same sense.
-    coef_population_std_error_ : ndarray of shape (n_features,)
+    coef_population_std_error_ : ndarray, as `coef_`
         Standard error due to noise and sampling, relative to the coefficients of the population.
         NaN as above, and if a unit may have several rows (`groups`). See `summary` for the
         conditions.
     n_samples_ : float
         Number of rows: exact under ``"replace_one"``, where it is public; otherwise noisy.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    target_bounds_ : tuple of two floats
-    center_, scale_ : ndarray of shape (n_features + 1,)
+    target_bounds_ : tuple of two floats or two ndarrays of shape (n_targets,)
+    center_, scale_ : ndarray of shape (n_features + n_targets,)
         Before rows are clipped to a norm, the columns are centred and scaled by these values. The
-        last entry is for the target.
+        last entries are for the targets.
     radius_ : float
         The norm to which a centred and scaled row, including its target, is clipped; NaN if only a
         point amid the targets was learned.
-    noise_level_ : float
+    noise_level_ : float or ndarray of shape (n_targets,)
         Shrinkage of `coef_`: 0 if there is none, else the noise of m over the deviation of the
         prior (see Notes); infinity if the mean, or about the median, of the target is predicted for
         every row.
@@ -624,7 +746,7 @@ class DPRidge(_LeastSquares):
     ------
     TypeError, ValueError
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a table of
-        finite numbers, or if y is not one finite number for each row.
+        finite numbers, or if y has not a finite number for each row (and target).
 
     See Also
     --------
@@ -645,6 +767,13 @@ class DPRidge(_LeastSquares):
     norm and 2 gamma**2 in the nuclear norm. *Mechanism*: Gaussian noise, or the symmetrised Wishart
     mechanism, whichever is less. *Charged*: at most (epsilon, delta), once, before any noise, to
     ``budget``.
+
+    **Several targets.** A row and all its targets are protected together, and are one vector: the
+    matrix above is that of z = (clipped row, clipped targets, constant), released once, and so are
+    the bounds and the mean of the targets. *Sensitivity*, *Mechanism* and *Charged* are the same:
+    `radius_` bounds the norm of the row with all its targets. So the fit costs what it costs for
+    one target; its noise is larger, by the square of that norm. For k targets the limit of few rows
+    is 300 k.
 
     **Clipping.** Values are clipped to their bounds. Then rows are centred and scaled, together
     with their targets, and clipped to the norm `radius_`. If the noise is small enough, no row
@@ -700,15 +829,16 @@ class DPRidge(_LeastSquares):
     array([10.])
     """
 
-    alpha: float = field(default=1.0, kw_only=False)
+    alpha: Any = field(default=1.0, kw_only=False)
     fit_intercept: bool = True
     positive: bool = False
     bounds: Any = "private"
     target_bounds: Any = "private"
     weight_bound: float | None = None
 
+    _one_row = True
     _parameter_table: ClassVar[Table] = {
-        "alpha": Reals(0, math.inf, "[)"),
+        "alpha": _check_alpha,
         "fit_intercept": FLAG,
         "positive": FLAG,
         "weight_bound": WEIGHT_BOUND,
@@ -718,8 +848,8 @@ class DPRidge(_LeastSquares):
 class DPLinearRegression(_LeastSquares):
     """Ordinary least squares, from one private second moment: `DPRidge` without a penalty.
 
-    The private counterpart of scikit-learn's ``LinearRegression``, for one target. Parameters,
-    attributes, privacy and errors are those of `DPRidge` with `alpha` = 0.
+    The private counterpart of scikit-learn's ``LinearRegression``, for one target or several.
+    Parameters, attributes, privacy and errors are those of `DPRidge` with `alpha` = 0.
 
     Parameters
     ----------
@@ -727,14 +857,14 @@ class DPLinearRegression(_LeastSquares):
     positive : bool, default=False
         No coefficient is below 0.
     target_bounds : "private" or tuple (low, high), default="private"
-        Range of the target.
+        Range of the target, or arrays with one number for each of several.
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features,)
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
         Coefficients, in the units of X and y.
-    intercept_ : float
-    coef_std_error_, coef_population_std_error_ : ndarray of shape (n_features,)
+    intercept_ : float or ndarray of shape (n_targets,)
+    coef_std_error_, coef_population_std_error_ : ndarray, as `coef_`
         Standard errors relative to the coefficients of the clipped rows, and to those of the
         population; NaN where they cannot be known. See `DPRidge` for these and all other
         attributes.
@@ -743,7 +873,7 @@ class DPLinearRegression(_LeastSquares):
     ------
     TypeError, ValueError
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a table of
-        finite numbers, or if y is not one finite number for each row.
+        finite numbers, or if y has not a finite number for each row (and target).
 
     See Also
     --------

@@ -473,23 +473,32 @@ def flat_column(values: Any, name: str) -> Any:
 
     A table of one column counts as this column, and so does a list of rows of one cell.
     """
+    columns, _ = flat_columns(values, name)
+    return columns[0] if len(columns) == 1 else None
+
+
+def flat_columns(values: Any, name: str) -> tuple[list[Any], bool]:
+    """Return labels, targets or ids as columns of any library, and whether they are a table."""
     values = checked(values, name)
-    if is_frame(values) or (is_sliced_table(values) and not hasattr(values, "dtype")):
-        if values.shape[1] != 1:
-            return None
-        if is_frame(values):
-            return values.iloc[:, 0]
-        return values.column(0) if hasattr(values, "column_names") else values.to_series(0)
+    if is_frame(values):
+        return [values.iloc[:, j] for j in range(values.shape[1])], True
+    if is_sliced_table(values) and not hasattr(values, "dtype"):
+        take = values.column if hasattr(values, "column_names") else values.to_series
+        return [take(j) for j in range(values.shape[1])], True
     if hasattr(values, "iloc") or hasattr(values, "to_pylist") or hasattr(values, "to_arrow"):
-        return values
+        return [values], False
     if hasattr(values, "to_series"):  # an index of pandas
-        return values.to_series()
+        return [values.to_series()], False
     with reading():
         read = object_rows if is_listed(values) else np.asanyarray
         array = run_isolated(lambda: read(values), None, no_restart)
-    if array is not None and array.ndim == 2 and array.shape[1] == 1:
-        array = array.reshape(-1)
-    return None if array is None or array.ndim != 1 else array
+    if array is None or array.ndim not in (1, 2):
+        return [], False
+    if array.ndim == 1:
+        return [array], False
+    if type(array) is np.matrix:
+        array = np.asarray(array)
+    return [array[:, j] for j in range(array.shape[1])], True
 
 
 def flat_array(column: Any) -> NDArray:

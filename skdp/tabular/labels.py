@@ -12,6 +12,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from skdp.tabular.columns import (
     as_they_come,
     coded,
     flat_column,
+    flat_columns,
     numbers_of,
     places_by,
     readable_type,
@@ -46,7 +48,10 @@ from skdp.tabular.rows import (
 )
 
 _NO_LABELS = "{estimator} requires {y} to be passed, but the target {y} is None."
-_OTHER_LENGTH = "X and {y} must have the same number of rows."
+_OTHER_LENGTH = (
+    "Found input variables with inconsistent numbers of samples: X and {y} must have the same "
+    "number of rows."
+)
 _NOT_FLAT = "{y} must be one-dimensional, of shape (n_samples,)."
 _NOT_FINITE = "Input {y} contains NaN or infinity, or is missing an entry; {y} must be finite."
 _NEVER_HELD = (
@@ -88,19 +93,23 @@ class LabelledRows(Rows):
 
 
 class TargetRows(LabelledRows):
-    """Rows with their targets as one more column, the last; behind it their weights, if any."""
+    """Rows with their target behind their columns, or several; last their weights, if any.
+
+    `n_targets` is None for a target of one dimension.
+    """
 
     def __init__(self, X: Any, y: NDArray, weights: NDArray | None = None) -> None:
         super().__init__(X, y)
         self._weights = weights
-        self.n_features += 1 if weights is None else 2
+        self.n_targets = None if y.ndim == 1 else y.shape[1]
+        self.n_features += (self.n_targets or 1) + (weights is not None)
 
     def behind(self) -> tuple[Rows, int]:
         """Return the columns behind those of X as rows of their own, and how many are of X."""
         columns = [column for column in (self._y, self._weights) if column is not None]
         rows = Rows(np.column_stack(columns), positions=self._positions, filtered=self.filtered)
         rows.units = self.units
-        return rows, self.n_features - len(columns)
+        return rows, self.n_features - rows.n_features
 
     def chunk(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start to stop, each with its target, shape (stop - start, n_features)."""
@@ -108,11 +117,14 @@ class TargetRows(LabelledRows):
         # Columns in memory: what is done column by column is much faster.
         columns = np.empty((self.n_features, len(values)))
         columns[: values.shape[1]] = values.T
-        behind = [column for column in (self._y, self._weights) if column is not None]
-        for place, column in zip(columns[values.shape[1] :], behind, strict=True):
-            part = np.asarray(self._part(column, start, stop), dtype=np.float64)
-            # What changed after the check: as in `Rows.chunk`.
-            place[:] = np.where(np.isfinite(part), part, 0.0)
+        place = values.shape[1]
+        for behind in (self._y, self._weights):
+            if behind is not None:
+                part = np.asarray(self._part(behind, start, stop), dtype=np.float64)
+                part = part.reshape(len(part), -1).T
+                # What changed after the check: as in `Rows.chunk`.
+                columns[place : place + len(part)] = np.where(np.isfinite(part), part, 0.0)
+                place += len(part)
         return columns.T
 
 
@@ -353,8 +365,11 @@ def with_weights(rows: Any, weights: Any, *, estimator: str) -> Any:
 def _checked_weights(weights: Any, n: int, estimator: str) -> NDArray:
     """Return a weight for each of n rows, or raise; a table of one column is refused."""
     shape = getattr(weights, "shape", None)
-    if isinstance(shape, tuple) and len(shape) != 1:
-        raise ValueError(_NOT_FLAT.format(y="sample_weight"))
+    if shape == () or isinstance(weights, Real):  # one public weight of all rows
+        weights = np.full(n, weights)
+    elif isinstance(shape, tuple) and len(shape) != 1:
+        text = _NOT_FLAT.format(y="sample_weight")
+        raise ValueError(f"Sample weights must be 1D array or scalar: {text}")
     return check_labels(weights, n, estimator=estimator, name="sample_weight")[0]
 
 
@@ -366,12 +381,14 @@ def check_with_target(
     allow_empty: bool = False,
     one_place: str = ONE_PLACE,
     takes_sparse: bool = False,
+    takes_table: bool = False,
     weights: Any = None,
 ) -> Any:
     """Return validated private rows with a private number each, which is their last column.
 
-    With `takes_sparse`, rows may be sparse. With `weights`, a private weight of each row is behind
-    its number: any finite number. Guarantee: as `check_labelled`.
+    With `takes_sparse`, rows may be sparse; with `takes_table`, y may have several columns. With
+    `weights`, a private weight of each row is behind its number: any finite number. Guarantee: as
+    `check_labelled`.
     """
     if is_parts(X) or is_parts(y):
         if weights is not None:
@@ -381,10 +398,14 @@ def check_with_target(
     as_sparse = takes_sparse and sparse.issparse(X)
     check = check_sparse if as_sparse else check_rows
     rows = check(X, estimator=estimator, allow_empty=allow_empty)
-    numbers, _ = check_labels(y, rows._n, estimator=estimator)
+    columns, is_table = flat_columns(y, "y") if takes_table and y is not None else ([y], False)
+    if not (is_table and columns):
+        columns, is_table = [y], False
+    targets = [check_labels(column, rows._n, estimator=estimator)[0] for column in columns]
+    target = np.column_stack(targets) if is_table else targets[0]
     if weights is not None:
         weights = _checked_weights(weights, rows._n, estimator)
-    return (SparseTargetRows if as_sparse else TargetRows)(rows._X, numbers, weights)
+    return (SparseTargetRows if as_sparse else TargetRows)(rows._X, target, weights)
 
 
 # --- labels of which nobody stated the classes ------------------------------------------------

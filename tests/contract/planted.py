@@ -222,6 +222,19 @@ MUTANTS = (
         "self._filter._entropy = samplers.SeededEntropy(self._filter.noise_seed, b'key')",
         "test_replay.py::test_seeded_fits_with_other_public_rows_share_no_noise[ulsif_stated]",
     ),
+    _m(
+        "bounds of an encoded target are those of the rows", "preprocessing._target_encoder",
+        "return targets.reshape(-1, 1), self._stated_target()",
+        "return targets.reshape(-1, 1), (float(targets.min()), float(targets.max()) + 1.0)",
+        f"{REPLAY}[target_encoder-diagonal]",
+    ),
+    _m(
+        "a target encoder keeps the mean of the rows", "preprocessing._target_encoder",
+        "        self.target_mean_std_error_ = released.mean_std * half\n",
+        "        self.target_mean_std_error_ = released.mean_std * half\n"
+        "        self._mean = float(np.mean(session._table.rows.chunk(0, session._table.rows._n)))\n",
+        f"{REPLAY}[target_encoder_binary-diagonal]",
+    ),
     # --- sensitivities ----------------------------------------------------------------------------
     _m(
         "a sum's sensitivity is that of one row", "core.sums",

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, softmax
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from skdp import PrivacyBudget
 from skdp.ensemble import DPExplainableBoostingClassifier
@@ -73,6 +75,13 @@ def test_almost_without_noise_it_is_boosting_row_by_row(y):
         assert weights.sum() == pytest.approx(len(X), rel=1e-3)
     assert np.abs(total - logits).max() < 1e-9
     assert all(np.isnan(one).all() for one in model.term_scores_std_error_)
+    means = [
+        np.abs(term.reshape(len(rows), -1)).mean(axis=1) @ rows
+        for term, rows in zip(model.term_scores_, model.bin_weights_, strict=True)
+    ]
+    np.testing.assert_allclose(model.feature_importances_, np.array(means) / np.sum(means))
+    with pytest.raises(NotFittedError):
+        _ = clone(model).feature_importances_
 
 
 def test_columns_that_are_copies_share_what_they_tell():

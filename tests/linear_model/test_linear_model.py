@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from scipy import special
+from scipy import sparse, special
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -20,6 +20,7 @@ from sklearn.naive_bayes import CategoricalNB, GaussianNB
 from sklearn.neighbors import NearestCentroid
 
 from skdp import PrivacyBudget, config_context
+from skdp.audit import neighbour_check, replay_check
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
@@ -239,14 +240,105 @@ def test_parameters_are_refused_before_the_charge(change, match):
         (np.full(50, np.nan), "y contains NaN"),
         (np.array(["a"] * 50), "must be real numbers"),
         (np.ones(49), "same number of rows"),
-        (np.ones((50, 2)), "one-dimensional"),
+        (np.ones((50, 2, 1)), "one-dimensional"),
+        (np.ones((49, 2)), "same number of rows"),
+        ([[0.0, 1.0]] * 49 + [[0.0, math.inf]], "y contains NaN"),
+        (np.ones((50, 3)), r"low must be one number or have one per feature \(3\)"),
     ],
 )
 def test_targets_are_refused_before_the_charge(y, match):
     ledger = budget(R)
     with pytest.raises((TypeError, ValueError), match=match):
-        DPRidge(budget=ledger).fit(np.ones((50, 2)), y)
+        DPRidge(target_bounds=([0, 0], [1, 1]), budget=ledger).fit(np.ones((50, 2)), y)
     assert ledger.spent.epsilon == 0
+
+
+@each("relation", [A, R])
+@each("delta", [0.0, 1e-6])
+def test_several_targets_are_fitted_from_one_release(delta, relation):
+    X, y = mixed(3000, 0)
+    Y = np.column_stack([y, 1 - y / 2, X @ [1.0, 1.0, 1.0]])
+    names = []
+    bounds = {"bounds": STATED["bounds"], "target_bounds": ([-12, -20, -9], [20, 20, 30])}
+    for ours, theirs in (
+        (DPLinearRegression(**bounds), LinearRegression()),
+        (DPLinearRegression(**bounds, fit_intercept=False), LinearRegression(fit_intercept=False)),
+        (DPRidge(500.0, **bounds, weight_bound=1.0), Ridge(500.0)),
+        (DPRidge([5.0, 500.0, 0.0]), Ridge([5.0, 500.0, 0.0])),
+    ):
+        made = ours.set_params(delta=delta, budget=budget(relation), **NOISELESS)
+        weights = {"sample_weight": 1.0} if made.weight_bound else {}
+        made.fit(X, Y, **weights)
+        theirs.fit(X, Y)
+        assert made.coef_.shape == made.coef_std_error_.shape == (3, 3)
+        np.testing.assert_allclose(made.coef_, theirs.coef_, atol=3e-3)
+        np.testing.assert_allclose(made.intercept_, np.zeros(3) + theirs.intercept_, atol=9e-3)
+        np.testing.assert_allclose(made.predict(X), theirs.predict(X), atol=0.03)
+        assert made.score(X, Y) == pytest.approx(theirs.score(X, Y), abs=1e-3)
+        names.append([release.name for release in made.privacy_.releases])
+        summary = made.summary(target=2, of="rows")
+        np.testing.assert_array_equal(summary.std_error[:3], made.coef_std_error_[2])
+        assert made.budget.spent.epsilon <= NOISELESS["epsilon"]
+    assert all(each.count("second moment") == 1 for each in names)
+    with pytest.raises(ValueError, match="penalties do not correspond: 3 != 1"):
+        made.fit(X, y)
+    with pytest.raises(ValueError, match="target must be an integer from 0 to 2"):
+        made.summary(target=3)
+    expected = DPRidge(epsilon=1e3, **bounds).expected_error(3000, like=(X, Y))
+    assert 0 < expected < 0.2
+
+
+def test_errors_of_several_targets_cover():
+    """Of 240 errors, at most one run in 10**4 has more than 30 beyond 1.96."""
+    X, y = mixed(2000, 0)
+    Y = np.column_stack([y, 4 - 2 * y])
+    truth = LinearRegression().fit(X, Y).coef_
+    stated = {"bounds": STATED["bounds"], "target_bounds": ([-12, -36], [20, 28])}
+    for delta in (0.0, 1e-6):
+        model = DPLinearRegression(**stated, epsilon=50.0, delta=delta, budget=budget(R))
+        fits = [clone(model).fit(X, Y) for _ in range(20)]
+        far = [np.abs(fit.coef_ - truth) / fit.coef_std_error_ for fit in fits]
+        assert (np.array(far) > 1.96).sum() <= 20
+        assert (np.array(far) > 0.98).sum() >= 10
+
+
+@each("relation", [A, R])
+@each("delta", [0.0, 1e-6])
+def test_several_targets_move_no_more_than_the_moments_say(delta, relation):
+    """Rows of 1e9 and targets of -1e9, in tables that are unlike each other or neighbours."""
+    X, y = mixed(400, 0)
+    Y = np.column_stack([y, -y])
+    far, far_y = np.full((400 + 3 * (relation == A), 3), 1e9), np.full((403, 2), -1e9)
+    models = [DPRidge(bounds=STATED["bounds"], target_bounds=(-12, 20)), DPRidge()]
+    for model in models:
+        model.set_params(delta=delta, budget=PrivacyBudget(9.0, 0.1, adjacency=relation))
+        replay_check(model, X, far, y=Y, y_other=far_y[: len(far)], X_public=X[:3])
+        first = (X[1:], Y[1:]) if relation == A else (
+            np.vstack([far[:1], X[1:]]), np.vstack([far_y[:1], Y[1:]])
+        )  # fmt: skip
+        found = neighbour_check(model, X, first[0], y=Y, y_neighbour=first[1])
+        assert any(release.distance > 0.4 * release.sensitivity for release in found)
+
+
+def test_tables_of_targets_have_equal_fits():
+    X, y = mixed(2000, 3)
+    Y = np.column_stack([y, -y])
+    frame = pd.DataFrame(Y, columns=["a", "b"])
+    fits = []
+    for target in (Y, Y.tolist(), frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
+        for rows in (X, sparse.csr_array(X)):
+            model = DPRidge(**STATED, **NOISELESS, budget=budget(R))
+            fits.append(model.fit(rows, target).coef_)
+    np.testing.assert_allclose(fits, [fits[0]] * len(fits), atol=1e-3)
+    with pytest.warns(UserWarning, match="about the median"):
+        few = DPRidge(epsilon=0.01).fit(X[:200], Y[:200])
+    assert (few.coef_.shape, few.predict(X).shape) == ((2, 3), (2000, 2))
+    for pair in ((DPRidge(**STATED), Ridge()), (DPLinearRegression(**STATED), LinearRegression())):
+        ours, theirs = (
+            (model.coef_.shape, model.intercept_.shape, model.predict(X).shape)
+            for model in (one.fit(X, Y[:, :1]) for one in pair)
+        )
+        assert ours == theirs
 
 
 def test_expected_error_is_what_fits_show():
@@ -325,6 +417,27 @@ def separable(n, seed, n_classes=2):
 @each("relation", [A, R])
 @each("delta", [0.0, 1e-6])
 @each("n_classes", [2, 3])
+def test_without_an_intercept_a_row_of_zeros_has_equal_odds(n_classes, delta, relation):
+    X, y = separable(4000, 1, n_classes)
+    X = X + np.array([0, 3, 0, -3])  # far from 0, where rows are not centred
+    best = LogisticRegression(fit_intercept=False).fit(X, y)
+    model = DPLogisticRegression(
+        classes=range(n_classes), bounds=(-9, 9), fit_intercept=False, epsilon=1e4, delta=delta,
+        budget=budget(relation),
+    ).fit(X, y)  # fmt: skip
+    np.testing.assert_array_equal(model.intercept_, np.zeros(1 if n_classes == 2 else 3))
+    np.testing.assert_allclose(model.predict_proba(np.zeros((1, 4))), 1 / n_classes)
+    assert (model.predict(X) == best.predict(X)).mean() > 0.97
+    noisy = clone(model).set_params(epsilon=3.0).fit(X, y)
+    assert noisy.score(X, y) > best.score(X, y) - 0.05
+    replay_check(
+        model, X[:99], -X[: 99 - (relation == A)], y=y[:99], y_other=y[-99:][: 99 - (relation == A)]
+    )
+
+
+@each("relation", [A, R])
+@each("delta", [0.0, 1e-6])
+@each("n_classes", [2, 3])
 def test_with_little_noise_it_is_as_good_as_scikit_learns(n_classes, delta, relation):
     X, y = separable(8000, 1, n_classes)
     new, truth = separable(4000, 2, n_classes)
@@ -385,6 +498,7 @@ def test_labels_of_any_type_and_none_of_the_classes():
         ({"classes": [1]}, "at least two"),
         ({"classes": [0.0, np.nan]}, "classes must be finite"),
         ({"bounds": (1, 0)}, "low must not exceed high"),
+        ({"fit_intercept": False, "class_weight": "balanced"}, "needs fit_intercept=True"),
     ],
 )
 def test_a_classifier_refuses_before_the_charge(change, match):

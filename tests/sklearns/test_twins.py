@@ -17,8 +17,7 @@ BATCHES = "private: each batch would be a fit and a charge of its own; it says s
 REFIT = "private: a refit is one more fit, with a charge of its own"
 TASKS = ("Classifier", "Regressor")
 OF_TREES = dict.fromkeys(
-    ("apply", "class_weight", "decision_path", "estimators_samples_", "feature_importances_",
-     "monotonic_cst"),
+    ("apply", "class_weight", "decision_path", "estimators_samples_", "monotonic_cst"),
     TREES,
 )  # fmt: skip
 ABSENT: dict[str, dict[str, str]] = {
@@ -40,7 +39,6 @@ ABSENT: dict[str, dict[str, str]] = {
         "metric_params": "dropped: as metric",
     },
     "LogisticRegression": {
-        "fit_intercept": "private: rows are centred by released means, logits start at the shares",
         "l1_ratio": "dropped: the noisy loss is smooth, so that its minimiser can be certified",
         "densify": "dropped: coefficients are dense",
         "sparsify": "dropped: coefficients are dense",

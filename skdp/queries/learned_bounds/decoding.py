@@ -413,9 +413,13 @@ class LearnedBox:
 
     def column(self, j: int, low: float, high: float) -> LearnedBox:
         """Return the box of one column, with its bounds rounded outwards."""
-        each = ("middle", "risk", "squares", "expected", "doubt", "excess", "sound")
-        parts = {name: getattr(self, name)[..., j : j + 1] for name in each}
-        return changed(self, low=np.full(1, low), high=np.full(1, high), **parts, ends=())
+        return changed(self.columns([j]), low=np.full(1, low), high=np.full(1, high))
+
+    def columns(self, which: Sequence[int] | NDArray) -> LearnedBox:
+        """Return the box of some columns."""
+        each = ("low", "high", "middle", "risk", "squares", "expected", "doubt", "excess", "sound")
+        parts = {name: getattr(self, name)[..., which] for name in each}
+        return changed(self, **parts, ends=())
 
     def of_counts(self, counts: Floats) -> LearnedBox:
         """Return the same of columns with so many non-missing cells each, where `n` is their mean.
