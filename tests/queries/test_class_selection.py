@@ -178,6 +178,23 @@ def test_fewer_than_two_classes():
         model.predict(X)
 
 
+def test_few_rows_of_common_labels_have_noisy_shares():
+    X = np.zeros((60, 1))
+    model = DPGaussianNB(bounds=(-2, 2), delta=1e-6, random_state=0)
+    with pytest.warns(UserWarning, match=r"too few rows .* Its 1 class\(es\) are those of the com"):
+        model.fit(X[:9], np.full(9, 4))
+    assert len(model.classes_) == 1 and model.classes_.dtype == np.int64
+    with pytest.warns(UserWarning, match=r"Its 2 class\(es\)"):
+        model.fit(X, np.arange(60) % 2 + 4.0)
+    assert model.classes_.tolist() == [4.0, 5.0]
+    assert (model.predict_proba(X)[:, 0] > 0.3).all()
+    with pytest.warns(UserWarning, match=r"0 class\(es\)"):  # maybe no labels
+        model.fit(X[:9], np.arange(9) / 3)
+    model.fit(X[:9], np.arange(9) < 3)
+    assert model.classes_.tolist() == [False, True]
+    assert not [r for r in model.privacy_.releases if r.name.startswith("classes")]
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_replay_and_neighbours(relation):
     def made():
@@ -195,6 +212,11 @@ def test_replay_and_neighbours(relation):
         neighbour_check(made(), X, X, y=y, y_neighbour=near)
     else:
         neighbour_check(made(), X, X[1:], y=near, y_neighbour=near[1:])
+    few, more = np.arange(20) % 3, relation == "add_or_remove_one"
+    model = made().set_params(epsilon=1.0)
+    replay_check(model, X[:20], X[20 + more : 40], y=few, y_other=np.full(20 - more, 99))
+    near = np.where(np.arange(20) == 0, 5, few)[more:]
+    neighbour_check(model, X[:20], X[more:20], y=few, y_neighbour=near)
 
 
 def test_classes_are_looked_for_with_more_of_the_allowance():
