@@ -254,7 +254,7 @@ def warn_of_column(y: Any) -> None:
         )
 
 
-_OF_EVERY_FIT = {"classes_", "feature_names_in_", "max_rows_per_unit_", "n_features_in_"}
+_OF_EVERY_FIT = {"feature_names_in_", "max_rows_per_unit_", "n_features_in_", "weight_bound_"}
 _NO_DELTA = (
     "{0}: classes must be given{1} if delta is 0: all class labels, from public knowledge, because "
     "which labels occur in y is private: {0}(classes=[...]). With {0}(delta=1e-6), or a budget "
