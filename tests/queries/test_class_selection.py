@@ -79,6 +79,12 @@ def test_categories_and_private_classes():
     X, y = labelled()
     model = DPCategoricalNB([[-2, -1, 1, 2]] * 2, delta=1e-6, epsilon=2.0).fit(X, y)
     assert model.classes_.tolist() == ["no", "yes"]
+    model = DPCategoricalNB(delta=1e-6, random_state=0)  # both are learned
+    cells = np.random.default_rng(0).integers(0, 5, (4000, 2))
+    model.fit(cells, cells[:, 0] > 2)
+    assert ((model.n_categories_ >= 5) & (model.n_categories_ < 12)).all()
+    assert model.score(cells, cells[:, 0] > 2) > 0.95
+    replay_check(model, cells, cells[::-1] * 90, y=cells[:, 0], y_other=cells[:, 1])
 
 
 @pytest.mark.parametrize("kind", OF_NUMBERS)
