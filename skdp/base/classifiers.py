@@ -198,7 +198,7 @@ CLASSES_SHARE = 0.1  # of the allowance, for selecting classes
 # Further looks while fewer than two classes are found. What is left then is for class counts.
 _MORE_LOOKS = (0.4, 0.45)
 _ENOUGH_LEFT = 0.25  # of the allowance, for a fit
-_LIKELY_COUNT = 3.0  # deviations of noise, above which a common label counts as a class
+_LIKELY_COUNT = 2.0  # deviations of noise, above which a common label counts as a class
 SEEN = 10.0  # a class has a standard error if its count is above this many of its deviations
 
 

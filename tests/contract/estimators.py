@@ -184,12 +184,7 @@ class AskedOnline(PrivateMultiplicativeWeights):
 CASES = (
     Case("toy", Toy, sklearn=True),
     Case("standard_scaler", lambda **p: DPStandardScaler(bounds=(-1, 1), **p)),
-    Case(
-        "standard_scaler_private",
-        DPStandardScaler,
-        sklearn=True,
-        marked=lambda **p: DPStandardScaler(weight_bound=5.0, **p),
-    ),
+    Case("standard_scaler_private", DPStandardScaler, sklearn=True),
     Case(
         "standard_scaler_weighted",
         lambda **p: WeightedScaler(bounds=(-1, 1), weight_bound=2.0, **p),
@@ -202,18 +197,8 @@ CASES = (
     Case("pca_laplace", lambda **p: DPPCA(norm_bound=1.0, noise="laplace", **p)),
     Case("pca_wishart", lambda **p: DPPCA(1, norm_bound=1.0, noise="wishart", **p)),
     Case("kmeans", lambda **p: DPKMeans(2, bounds=(-1, 1), **p)),
-    Case(
-        "kmeans_private",
-        DPKMeans,
-        sklearn=True,
-        marked=lambda **p: DPKMeans(weight_bound=5.0, **p),
-    ),
-    Case(
-        "kmeans_lloyd",
-        lambda **p: DPKMeans(2, algorithm="lloyd", **p),
-        sklearn=True,
-        marked=lambda **p: DPKMeans(2, algorithm="lloyd", weight_bound=5.0, **p),
-    ),
+    Case("kmeans_private", DPKMeans, sklearn=True),
+    Case("kmeans_lloyd", lambda **p: DPKMeans(2, algorithm="lloyd", **p), sklearn=True),
     # Enough epsilon for the tree not to be given up.
     Case(
         "kmeans_weighted",
@@ -576,4 +561,21 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
         **_WEIGHTS,
         "check_sample_weight_equivalence_on_sparse_data": "demands the accuracy of no noise",
     },
+}
+
+# Of the 1,353 checks of all estimators as a user would call them, `DPKMeans(delta=1e-6)`, fewer
+# than 5% fail: these, and those of `EXPECTED_FAILURES`. Left out are estimators that need an
+# argument: rows that are marked public or private, a domain, or an estimator.
+FAILING_OF_DEFAULTS = 60
+_FEW = "demands the accuracy of no noise, of 30 to 300 rows"
+_NO_NAME = "a label that few rows have may not be named"
+FAILURES_OF_DEFAULTS = {
+    **_WEIGHTS,
+    "check_class_weight_classifiers": _FEW,
+    "check_classifiers_classes": _NO_NAME,
+    "check_classifiers_one_label": _NO_NAME,
+    "check_classifiers_regression_target": "that numbers are no labels is told by private rows",
+    "check_classifiers_train": _FEW,
+    "check_regressors_train": _FEW,
+    "check_sample_weight_equivalence_on_sparse_data": _FEW,
 }

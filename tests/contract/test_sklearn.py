@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
+
 import pytest
-from cases import DELTAS
-from estimators import CASES, EXPECTED_FAILURES
+from cases import DELTAS, make
+from estimators import (
+    CASES,
+    EXPECTED_FAILURES,
+    FAILING_OF_DEFAULTS,
+    FAILURES_OF_DEFAULTS,
+)
 from sklearn.utils.estimator_checks import check_estimator
 
 from tests.folding import each
@@ -28,6 +36,27 @@ def test_expected_failures_are_few_and_have_reasons():
         assert len(failures) <= 3
         for reason in failures.values():
             assert any(why in reason for why in ("labels_", "accuracy", "would tell of private"))
+
+
+def test_few_checks_fail_with_defaults(monkeypatch):
+    """What runs above with its defaults is not run again."""
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    kinds = {type(make(case, 1e-6)) for case in CASES if not case.samples}
+    kinds -= {type(case.checked()) for case in CHECKED if not case.marked}
+    failed = []
+    for kind in sorted(kinds, key=lambda kind: kind.__name__):
+        parameters = inspect.signature(kind).parameters.values()
+        if "skdp." not in kind.__module__ or any(one.default is one.empty for one in parameters):
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results = check_estimator(kind(delta=1e-6), on_fail=None, on_skip=None)
+        bad = [one["check_name"] for one in results if one["status"] != "passed"]
+        assert set(bad) <= set(FAILURES_OF_DEFAULTS), kind
+        failed += bad
+    passed = set(FAILURES_OF_DEFAULTS) - set(failed)
+    assert all("accuracy" in FAILURES_OF_DEFAULTS[name] for name in passed)  # by luck
+    assert len(failed) <= FAILING_OF_DEFAULTS
 
 
 @each("case", CHECKED, ids=lambda c: c.name)
