@@ -198,7 +198,7 @@ CLASSES_SHARE = 0.1  # of the allowance, for selecting classes
 # Further looks while fewer than two classes are found. What is left then is for class counts.
 _MORE_LOOKS = (0.4, 0.45)
 _ENOUGH_LEFT = 0.25  # of the allowance, for a fit
-_LIKELY_COUNT = 2.0  # deviations of noise, above which a common label counts as a class
+_LIKELY_COUNT, _OF_FLOATS = 3.0, 4.0  # deviations, above which a common label counts as a class
 SEEN = 10.0  # a class has a standard error if its count is above this many of its deviations
 
 
@@ -487,9 +487,10 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         labels = np.union1d(classes, common)
         session.code_rows(labels)
         counts = session.answer(row_counts(Labels(len(labels)), "counts of labels"))
-        kept = np.isin(labels, classes) | (counts.value > _LIKELY_COUNT * float(counts.std))
-        if common.dtype.kind != "f":
-            kept[counts.value.argmax()] = True
+        floats = common.dtype.kind == "f"  # maybe not labels at all
+        least = (_OF_FLOATS if floats else _LIKELY_COUNT) * float(counts.std)
+        kept = np.isin(labels, classes) | (counts.value > least)
+        kept[counts.value.argmax()] |= not floats
         self.class_count_, labels = np.maximum(counts.value[kept], 1.0), labels[kept]
         session.code_rows(labels)
         return labels, _LIKELY if len(labels) > len(classes) else _FEW_CLASSES

@@ -186,7 +186,7 @@ def test_fewer_than_two_classes():
 
 def test_few_rows_of_common_labels_have_noisy_shares():
     X = np.zeros((60, 1))
-    model = DPGaussianNB(bounds=(-2, 2), delta=1e-6, random_state=0)
+    model = DPGaussianNB(bounds=(-2, 2), epsilon=2.0, delta=1e-6)
     with pytest.warns(UserWarning, match=r"too few rows .* Its 1 class\(es\) are those of the com"):
         model.fit(X[:9], np.full(9, 4))
     assert len(model.classes_) == 1 and model.classes_.dtype == np.int64
