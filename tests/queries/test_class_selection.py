@@ -185,18 +185,15 @@ def test_fewer_than_two_classes():
 
 
 def test_few_rows_of_common_labels_have_noisy_shares():
-    X = np.zeros((60, 1))
-    model = DPGaussianNB(bounds=(-2, 2), epsilon=2.0, delta=1e-6)
-    with pytest.warns(UserWarning, match=r"too few rows .* Its 1 class\(es\) are those of the com"):
-        model.fit(X[:9], np.full(9, 4))
-    assert len(model.classes_) == 1 and model.classes_.dtype == np.int64
-    with pytest.warns(UserWarning, match=r"Its 2 class\(es\)"):
-        model.fit(X, np.arange(60) % 2 + 4.0)
-    assert model.classes_.tolist() == [4.0, 5.0]
-    assert (model.predict_proba(X)[:, 0] > 0.3).all()
+    X = np.zeros((40, 1))
+    model = DPGaussianNB(bounds=(-2, 2), delta=1e-6)
+    with pytest.warns(UserWarning, match=r"too few rows .* class\(es\) are those of the common"):
+        model.fit(X, np.arange(40) % 2 + 4)
+    assert set(model.classes_) <= set(range(-1, 10)) and model.classes_.dtype == np.int64
+    assert model.predict_proba(X).shape == (40, len(model.class_count_))
     with pytest.warns(UserWarning, match=r"0 class\(es\)"):  # maybe no labels
         model.fit(X[:9], np.arange(9) / 3)
-    model.fit(X[:9], np.arange(9) < 3)
+    model.fit(X, np.arange(40) < 9)
     assert model.classes_.tolist() == [False, True]
     assert not [r for r in model.privacy_.releases if r.name.startswith("classes")]
 
