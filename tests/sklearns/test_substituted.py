@@ -115,7 +115,6 @@ REASONS = [
     ("lda_dtype_match", "float32", "coefficients are float64"),
     ("number_of_classes_and_samples", "DID NOT RAISE", "the number of rows may be private"),
     ("", "got 'kmeans'", "another algorithm: its centres would be releases"),
-    ("n_bins|encode_options", "n_bins must be an integer", "quantiles of all columns at one cost"),
     (
         "numeric_stability|nonuniform|redundant|subsample_default",
         "not equal|not almost equal|tolerance",
