@@ -48,6 +48,7 @@ from skdp.tabular.containers import (
     is_sliced_table,
     object_rows,
     reading,
+    refuse_other_arrays,
     to_float,
 )
 from skdp.user_code import no_restart, run_isolated
@@ -473,6 +474,7 @@ def flat_column(values: Any, name: str) -> Any:
 
     A table of one column counts as this column, and so does a list of rows of one cell.
     """
+    refuse_other_arrays(values, name)
     values = checked(values, name)
     if is_frame(values) or (is_sliced_table(values) and not hasattr(values, "dtype")):
         if values.shape[1] != 1:
