@@ -453,6 +453,7 @@ def check_marks(
             f"{estimator} requires y to be passed, but the target y is None. {_NOT_MARKS}"
         )
     problem = ""
+    refuse_other_arrays(y, "y")
     y = checked(y, "y")
     values, strange = to_float(y)
     marks = np.zeros(0) if values is None else values
