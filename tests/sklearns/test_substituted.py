@@ -44,8 +44,8 @@ QUICK = [
 ]
 SHARES = {
     "DPOneHotEncoder DPOrdinalEncoder": 0.85,
-    "DPSimpleImputer": 0.45,
-    "DPKBinsDiscretizer": 0.6,
+    "DPSimpleImputer": 0.47,
+    "DPKBinsDiscretizer": 0.68,
     "DPGaussianNB DPCategoricalNB": 0.54,
     "DPLinearDiscriminantAnalysis": 0.75,
     "DPNearestCentroid": 0.31,
