@@ -72,8 +72,7 @@ SHARED_TEXTS = {
         'Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.'
     ),
     "weight_bound": (
-        "The largest weight, from public knowledge; above 0. None: 1 for a fit with "
-        "`sample_weight`, which warns; `weight_bound_` has it."
+        "The largest weight, from public knowledge; above 0. Needed for a fit with `sample_weight`."
     ),
     # attributes
     "bounds_": "The bounds, stated or learned.",

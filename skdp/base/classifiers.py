@@ -198,7 +198,7 @@ CLASSES_SHARE = 0.1  # of the allowance, for selecting classes
 # Further looks while fewer than two classes are found. What is left then is for class counts.
 _MORE_LOOKS = (0.4, 0.45)
 _ENOUGH_LEFT = 0.25  # of the allowance, for a fit
-_LIKELY_COUNT, _OF_FLOATS = 3.0, 4.0  # deviations, above which a common label counts as a class
+_LIKELY_COUNT = 4.0  # deviations of noise, above which a common label counts as a class
 SEEN = 10.0  # a class has a standard error if its count is above this many of its deviations
 
 
@@ -254,7 +254,7 @@ def warn_of_column(y: Any) -> None:
         )
 
 
-_OF_EVERY_FIT = {"feature_names_in_", "max_rows_per_unit_", "n_features_in_", "weight_bound_"}
+_OF_EVERY_FIT = {"classes_", "feature_names_in_", "max_rows_per_unit_", "n_features_in_"}
 _NO_DELTA = (
     "{0}: classes must be given{1} if delta is 0: all class labels, from public knowledge, because "
     "which labels occur in y is private: {0}(classes=[...]). With {0}(delta=1e-6), or a budget "
@@ -474,8 +474,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     def _learned_classes(self, session: Session, common: NDArray) -> tuple[NDArray, str]:
         """Return the released classes, and the warning if there are only their shares to predict.
 
-        If too few are selected, the rest of the allowance counts the rows with `common` labels. As
-        these are public, the one with the most rows may always be named.
+        If too few are selected, the rest of the allowance counts the rows with `common` labels.
         """
         if common.dtype == np.bool_:
             session.code_rows(common)
@@ -487,10 +486,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         labels = np.union1d(classes, common)
         session.code_rows(labels)
         counts = session.answer(row_counts(Labels(len(labels)), "counts of labels"))
-        floats = common.dtype.kind == "f"  # maybe not labels at all
-        least = (_OF_FLOATS if floats else _LIKELY_COUNT) * float(counts.std)
-        kept = np.isin(labels, classes) | (counts.value > least)
-        kept[counts.value.argmax()] |= not floats
+        kept = np.isin(labels, classes) | (counts.value > _LIKELY_COUNT * float(counts.std))
         self.class_count_, labels = np.maximum(counts.value[kept], 1.0), labels[kept]
         session.code_rows(labels)
         return labels, _LIKELY if len(labels) > len(classes) else _FEW_CLASSES

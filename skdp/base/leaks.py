@@ -345,7 +345,7 @@ def _draws_rows(meta: Any, private_n: bool) -> Iterator[str]:
     if "estimator" not in params:
         return
     # Members that take weights are handed the number of times, which their bound limits.
-    if hasattr(params["estimator"], "weight_bound") and not private_n:
+    if getattr(params["estimator"], "weight_bound", None) is not None and not private_n:
         return
     if params.get("bootstrap") is True:
         yield (

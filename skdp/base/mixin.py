@@ -328,8 +328,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
         check_kinds(self)
         check_caller(self)
         with unchanged_on_error(self):
-            for name in ("max_rows_per_unit_", "weight_bound_"):  # of an earlier fit
-                vars(self).pop(name, None)
+            vars(self).pop("max_rows_per_unit_", None)  # of an earlier fit
             outer = _GROUPS.set((self, groups))
             try:
                 unit = self._context().unit()
@@ -561,9 +560,9 @@ def noise_compared(estimator: Any, allowance: Allowance, n_features: int | None)
 WEIGHT_BOUND = (None, Reals(0, math.inf, "()"))  # what the parameter may be
 
 _NO_BOUND = (
-    "{name}: no weight_bound is stated, so weights are clipped to [0, 1]: a row moves no more than "
-    "without weights. State {name}(weight_bound=...), from public knowledge, if some are larger or "
-    "all are far smaller"
+    "{name}: weights are private, so what a row may move needs a public bound of them. State "
+    "{name}(weight_bound=...), from public knowledge: larger weights are clipped to it. Nothing "
+    "was charged for this fit."
 )
 _OF_PRESENT = (
     "{name}: sample_weight needs nan_policy='raise': with 'omit' each column is asked of rows of "
@@ -578,15 +577,12 @@ _OF_OTHERS = (
 
 
 def check_weight_bound(estimator: Any) -> float:
-    """Return the stated bound of weights, or 1 with a warning; parameters are checked before."""
+    """Return the stated bound of weights, or raise; its range is checked with the parameters."""
     if is_asked_by("sklearn.ensemble._weight_boosting"):
         raise TypeError(_OF_OTHERS.format(name=type(estimator).__name__))
-    most = estimator.weight_bound
-    if most is None:
-        most = 1.0
-        warnings.warn(_NO_BOUND.format(name=type(estimator).__name__), stacklevel=outside_level())
-    estimator.weight_bound_ = float(most)
-    return estimator.weight_bound_
+    if estimator.weight_bound is None:
+        raise ValueError(_NO_BOUND.format(name=type(estimator).__name__))
+    return float(estimator.weight_bound)
 
 
 def weighted_rows(estimator: Any, rows: Any, sample_weight: Any) -> tuple[Any, float | None]:

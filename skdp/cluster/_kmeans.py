@@ -215,8 +215,8 @@ class DPKMeans(
         X : array-like or table of shape (n_samples, n_features)
             Private rows. May be in parts (`skdp.engines`).
         sample_weight : array-like of shape (n_samples,), default=None
-            Private weights of rows, finite numbers, clipped to [0, `weight_bound`]. With rows in
-            one table only; for more than 12 features with
+            Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be
+            stated. With rows in one table only; for more than 12 features with
             ``algorithm="lloyd"`` only.
         """
         with self._all_or_nothing(groups):
@@ -257,8 +257,7 @@ class DPKMeans(
     @property
     def _learns_ball(self) -> bool:
         """Whether a fit without bounds may learn a ball: weights are bounded column by column."""
-        weighted = self.weight_bound is not None or hasattr(self, "weight_bound_")
-        return not weighted and self.algorithm == "tree"
+        return self.weight_bound is None and self.algorithm == "tree"
 
     def _cluster(
         self,

@@ -78,24 +78,13 @@ def fitted(kind, X, weights, **options):
 
 
 @every_model
-def test_weights_without_a_bound_are_clipped_to_one(kind):
-    X, weights = table(200, 0)
-    name = type(MODELS[kind]()).__name__
-    assert has_fit_parameter(MODELS[kind](), "sample_weight")
-    clip = rf"{name}: no weight_bound is stated, so weights are clipped to \[0, 1\].*State {name}"
-    with pytest.warns(UserWarning, match=clip):
-        made = fitted(kind, X, 3 * weights, weight_bound=None, random_state=0)
-    assert made.weight_bound_ == 1.0
-    stated = fitted(kind, X, 3 * weights, weight_bound=1.0, random_state=0)
-    assert len(made.privacy_.releases) == len(stated.privacy_.releases)
-    made.fit(X, labels(X, 2, 0))
-    assert not hasattr(made, "weight_bound_")
-
-
-@every_model
 def test_weights_are_refused_before_the_charge(kind):
     ledger = PrivacyBudget(1.0)
     X, weights = table(50, 0)
+    name = type(MODELS[kind]()).__name__
+    assert has_fit_parameter(MODELS[kind](), "sample_weight")
+    with pytest.raises(ValueError, match=rf"State {name}\(weight_bound=.*Nothing was charged"):
+        fitted(kind, X, weights, weight_bound=None, budget=ledger)
     for bad, text in (
         (weights[:-1], "same number of rows"),
         (np.full(50, np.nan), "sample_weight contains NaN"),

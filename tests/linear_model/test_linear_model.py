@@ -80,7 +80,10 @@ def test_weighted_rows_are_scikit_learns_without_noise(delta, relation):
 def test_weights_are_refused_before_the_charge():
     ledger = PrivacyBudget(1.0)
     X, y, weights = weighted(50, 0)
-    model = DPRidge(bounds=(0, 1), target_bounds=(-3, 6), weight_bound=1.0, budget=ledger)
+    model = DPRidge(bounds=(0, 1), target_bounds=(-3, 6), budget=ledger)
+    with pytest.raises(ValueError, match=r"weight_bound=.*from public knowledge"):
+        model.fit(X, y, sample_weight=weights)
+    model.set_params(weight_bound=1.0)
     for bad, text in (
         (weights[:-1], "same number of rows"),
         (np.full(50, np.nan), "sample_weight contains NaN"),
