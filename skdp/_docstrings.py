@@ -37,8 +37,8 @@ SHARED_TEXTS = {
         'with another label are left out. ``"private"`` selects the labels that enough rows have, '
         "for a tenth of the allowance and half of delta. It needs delta above 0, labels that are "
         "text, numbers or booleans, and a table that is not in parts. With fewer than two labels "
-        "selected, classifiers count those of -1 to 9, as far as labels are numbers, and `fit` "
-        "warns: all that is predicted are shares of classes. Boolean labels need no selection."
+        "selected, `fit` warns, and every row gets the one class. An array of booleans needs no "
+        "selection."
     ),
     "delta": (
         "In [0, 1). The most that a fit takes. Noise is Gaussian where that is less, as for many "
@@ -78,7 +78,7 @@ SHARED_TEXTS = {
     "bounds_": "The bounds, stated or learned.",
     "classes_": (
         "`classes`, sorted; if private, the selected labels. With fewer than two selected, the fit "
-        "learns nothing else but `class_count_`: of the attributes below it sets only `privacy_`, "
+        "learns nothing else: of the attributes below it sets only `privacy_`, "
         "`max_rows_per_unit_` and those that describe X."
     ),
     "max_rows_per_unit_": "With `groups`: how many rows of each unit were used at most.",

@@ -198,7 +198,6 @@ CLASSES_SHARE = 0.1  # of the allowance, for selecting classes
 # Further looks while fewer than two classes are found. What is left then is for class counts.
 _MORE_LOOKS = (0.4, 0.45)
 _ENOUGH_LEFT = 0.25  # of the allowance, for a fit
-_LIKELY_COUNT = 4.0  # deviations of noise, above which a common label counts as a class
 SEEN = 10.0  # a class has a standard error if its count is above this many of its deviations
 
 
@@ -269,12 +268,6 @@ _FEW_CLASSES = (
 _SHARES_ONLY = (
     "{}: its {} classes were found with nearly all of the allowance, so their shares are all that "
     "is predicted. State them, classes=[...], or take a larger epsilon or delta"
-)
-_LIKELY = (
-    "{}: too few rows for classes to be selected. Its {} class(es) are those of the common labels "
-    "(small whole numbers) that seem to have most rows; their shares are all that is predicted. "
-    "State them, classes=[...], or take a larger epsilon or delta; for a y of many different "
-    "numbers, take a regressor"
 )
 _NO_CLASS = (
     "{}: no class had enough rows to be selected, so there is nothing to predict. State them, "
@@ -451,10 +444,10 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         )
         self._check_size(rows.n_features, 2 if classes is None else len(classes))
         with self._session(rows) as session, np.errstate(all="ignore"):
-            self._forget()
-            text = _SHARES_ONLY
+            if classes is None and (classes := rows.boolean_labels()) is not None:
+                session.code_rows(classes)
             if classes is None:
-                classes, text = self._learned_classes(session, rows.common_labels())
+                classes = session.answer(select_classes(CLASSES_SHARE, *_MORE_LOOKS))
             self.classes_ = classes
             uniform = np.full(len(classes), 1.0 / max(len(classes), 1))
             self._priors = uniform if isinstance(priors, str) else priors
@@ -462,42 +455,22 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
             if session.remaining > _ENOUGH_LEFT and len(classes) > 1:
                 self._fit(session, public, len(classes), **options)
             else:
+                self._forget()
                 self._fit_constant(session, len(classes))
             self._shift = self._shift_to(self._priors)
             self.privacy_ = session.certificate()
         if self._constant is not None:  # decided by what is released, so a warning may tell it
-            warnings.warn(
-                text.format(type(self).__name__, len(classes)), stacklevel=outside_level()
-            )
+            text = _FEW_CLASSES if len(classes) < 2 else _SHARES_ONLY
+            text = text.format(type(self).__name__, len(classes))
+            warnings.warn(text, stacklevel=outside_level())
         return self
-
-    def _learned_classes(self, session: Session, common: NDArray) -> tuple[NDArray, str]:
-        """Return the released classes, and the warning if there are only their shares to predict.
-
-        If too few are selected, the rest of the allowance counts the rows with `common` labels.
-        """
-        if common.dtype == np.bool_:
-            session.code_rows(common)
-            return common, _SHARES_ONLY
-        looks = _MORE_LOOKS[:1] if common.size else _MORE_LOOKS
-        classes = session.answer(select_classes(CLASSES_SHARE, *looks))
-        if len(classes) > 1 or not common.size:
-            return classes, _FEW_CLASSES if len(classes) < 2 else _SHARES_ONLY
-        labels = np.union1d(classes, common)
-        session.code_rows(labels)
-        counts = session.answer(row_counts(Labels(len(labels)), "counts of labels"))
-        kept = np.isin(labels, classes) | (counts.value > _LIKELY_COUNT * float(counts.std))
-        self.class_count_, labels = np.maximum(counts.value[kept], 1.0), labels[kept]
-        session.code_rows(labels)
-        return labels, _LIKELY if len(labels) > len(classes) else _FEW_CLASSES
 
     def _fit_constant(self, session: Session, n_classes: int) -> None:
         """Predict the shares of the classes, for which enough of the allowance is left."""
         self._constant = np.zeros(1)
         if n_classes > 1:
-            if session.remaining:
-                query = row_counts(Labels(n_classes), "counts of labels")
-                self.class_count_ = np.maximum(session.answer(query).value, 1.0)
+            query = row_counts(Labels(n_classes), "counts of labels")
+            self.class_count_ = np.maximum(session.answer(query).value, 1.0)
             logs = np.log(self.class_count_)
             self._constant = logs[1:] - logs[:1] if n_classes == 2 else logs
 
@@ -516,7 +489,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         return logs[1:] - logs[:1] if len(logs) == 2 else logs
 
     def _forget(self) -> None:
-        """Drop the attributes of an earlier fit that this one may not set."""
+        """Drop the attributes of an earlier fit that this one does not set."""
         fitted = {name for name in vars(self) if name.endswith("_") and not name.startswith("_")}
         for name in fitted - _OF_EVERY_FIT:
             delattr(self, name)

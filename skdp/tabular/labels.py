@@ -433,12 +433,9 @@ class UnselectedRows(LabelledRows):
         present.sort(key=lambda i: (type(self._keys[i]) is bool, key_order(self._keys[i])))
         return [self._keys[i] for i in present], [weights[0] * int(counts[i]) for i in present]
 
-    def common_labels(self) -> NDArray:
-        """Return the labels that y often has by its type, which is public; none for text."""
-        if self._kind == "b":
-            return np.array([False, True])
-        numbers = np.arange(0 if self._kind == "u" else -1, 10)
-        return numbers.astype(self._dtype) if self._kind in "iuf" else numbers[:0]
+    def boolean_labels(self) -> NDArray | None:
+        """Return the labels of a y of type bool, which is public, or None."""
+        return np.array([False, True]) if self._kind == "b" else None
 
     def take_domain(self, classes: NDArray) -> None:
         """Give each label its place among public classes, which are sorted."""

@@ -46,7 +46,7 @@ def test_expected_failures_are_few_and_have_reasons():
             assert any(why in reason for why in ("labels_", "accuracy", "would tell of private"))
 
 
-def test_few_checks_fail_with_defaults(monkeypatch):
+def test_checks_with_defaults_fail_for_a_reason(monkeypatch):
     """What runs above with its defaults is not run again."""
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     kinds = {type(make(case, 1e-6)) for case in CASES if not case.samples}
