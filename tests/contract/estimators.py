@@ -184,7 +184,12 @@ class AskedOnline(PrivateMultiplicativeWeights):
 CASES = (
     Case("toy", Toy, sklearn=True),
     Case("standard_scaler", lambda **p: DPStandardScaler(bounds=(-1, 1), **p)),
-    Case("standard_scaler_private", DPStandardScaler, sklearn=True),
+    Case(
+        "standard_scaler_private",
+        DPStandardScaler,
+        sklearn=True,
+        marked=lambda **p: DPStandardScaler(weight_bound=5.0, **p),
+    ),
     Case(
         "standard_scaler_weighted",
         lambda **p: WeightedScaler(bounds=(-1, 1), weight_bound=2.0, **p),
@@ -197,8 +202,18 @@ CASES = (
     Case("pca_laplace", lambda **p: DPPCA(norm_bound=1.0, noise="laplace", **p)),
     Case("pca_wishart", lambda **p: DPPCA(1, norm_bound=1.0, noise="wishart", **p)),
     Case("kmeans", lambda **p: DPKMeans(2, bounds=(-1, 1), **p)),
-    Case("kmeans_private", DPKMeans, sklearn=True),
-    Case("kmeans_lloyd", lambda **p: DPKMeans(2, algorithm="lloyd", **p), sklearn=True),
+    Case(
+        "kmeans_private",
+        DPKMeans,
+        sklearn=True,
+        marked=lambda **p: DPKMeans(weight_bound=5.0, **p),
+    ),
+    Case(
+        "kmeans_lloyd",
+        lambda **p: DPKMeans(2, algorithm="lloyd", **p),
+        sklearn=True,
+        marked=lambda **p: DPKMeans(2, algorithm="lloyd", weight_bound=5.0, **p),
+    ),
     # Enough epsilon for the tree not to be given up.
     Case(
         "kmeans_weighted",
@@ -564,9 +579,9 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
 }
 
 # Of the 1,353 checks of all estimators as a user would call them, `DPKMeans(delta=1e-6)`, these
-# fail, and those of `EXPECTED_FAILURES`: 11%. Left out are estimators that need an argument: rows
+# fail: 12.6%. Left out are estimators that need an argument: rows
 # that are marked public or private, a domain, or an estimator.
-FAILING_OF_DEFAULTS = 149
+FAILING_OF_DEFAULTS = 170
 _FEW = "demands the accuracy of no noise, of 30 to 300 rows"
 _NO_NAME = "a label that few rows have may not be named"
 _NO_CLASS = "20 to 50 rows are too few for a label to be named"
@@ -582,6 +597,7 @@ FAILURES_OF_DEFAULTS = {
             "check_estimators_dtypes",
             "check_estimators_pickle",
             "check_f_contiguous_array_estimator",
+            "check_fit_idempotent",  # by luck one of two fits finds a class
             "check_fit_score_takes_y",
             "check_methods_sample_order_invariance",
             "check_methods_subset_invariance",
