@@ -37,7 +37,8 @@ SHARED_TEXTS = {
         'with another label are left out. ``"private"`` selects the labels that enough rows have, '
         "for a tenth of the allowance and half of delta. It needs delta above 0, labels that are "
         "text, numbers or booleans, and a table that is not in parts. With fewer than two labels "
-        "selected, `fit` warns, and every row gets the one class."
+        "selected, `fit` warns, and every row gets the one class. An array of booleans needs no "
+        "selection."
     ),
     "delta": (
         "In [0, 1). The most that a fit takes. Noise is Gaussian where that is less, as for many "

@@ -203,6 +203,12 @@ class DPLinearDiscriminantAnalysis(
             session, scores, typical, signal, counts, start.spread
         )
 
+    def _fit_constant(self, session: Session, n_classes: int) -> None:
+        super()._fit_constant(session, n_classes)
+        most = max(min(n_classes - 1, self.n_features_in_), 0)
+        size = most if self.n_components is None else min(self.n_components, most)
+        self.explained_variance_ratio_ = np.zeros(size)
+
     def _estimated(self, covariance: Floats) -> Floats:
         """Return what `covariance_estimator` makes of rows with this covariance and mean 0."""
         w, V = np.linalg.eigh(covariance)
@@ -269,11 +275,10 @@ class DPLinearDiscriminantAnalysis(
         Returns
         -------
         X_new : ndarray of shape (n_samples, n_components)
+            0 where a fit has only the shares of the classes.
         """
         values = self._public_array(X)
-        if not hasattr(self, "scalings_"):
-            raise AttributeError(
-                f"{type(self).__name__} has no scalings_: too few classes were selected"
-            )
+        if self._constant is not None:
+            return np.zeros((len(values), self._n_features_out))
         directions = self.scalings_[:, : self._n_features_out].T
         return products(np.clip(values, *self.bounds_) - self.xbar_, directions)

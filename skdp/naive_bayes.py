@@ -17,7 +17,7 @@ from skdp.base.calibration import Calibration, calibration_share, signal_of, typ
 from skdp.base.classifiers import SEEN, Floats, LabelledClassifier
 from skdp.core import ScaledBox, Session
 from skdp.parameters import FLAG, Reals, Table, check_size
-from skdp.planning import Allowance
+from skdp.planning import Allowance, bounds_in
 from skdp.queries import (
     Categories,
     CategoryScores,
@@ -31,7 +31,7 @@ from skdp.queries import (
 __all__ = ["DPCategoricalNB", "DPGaussianNB"]
 
 _COUNT_SHARE = 0.1
-_MOST_CATEGORIES = 2**16  # of a column
+_MOST_CATEGORIES, _MOST_LEARNED = 2**16, 2**8  # of a column
 _UNIFORM = 1 / 3  # variance of a uniform column, in squares of half its width
 _RESOLUTION = 2.0**-28
 _HIDDEN = 0.125  # noise on class means, in half widths, above which squares are not worth theirs
@@ -195,8 +195,10 @@ class DPGaussianNB(_NaiveBayes):
 
 def _check_categories(
     categories: Any, n_features: int, min_categories: Any = None
-) -> tuple[Floats, ...]:
-    """Return the public categories of each column, sorted, or raise."""
+) -> tuple[Floats, ...] | None:
+    """Return the public categories of each column, sorted, or None for learned ones; or raise."""
+    if categories is None and min_categories is None:
+        return None
     if min_categories is not None:
         least = np.asarray(min_categories)
         if least.ndim and least.shape != (n_features,):
@@ -209,13 +211,13 @@ def _check_categories(
         counted = [np.arange(size, dtype=np.float64) for size in np.broadcast_to(least, n_features)]
         if categories is None:
             return tuple(counted)
-        stated = _check_categories(categories, n_features)
+        stated = _check_categories(categories, n_features) or counted
         return tuple(map(np.union1d, stated, counted))
     text = (
         "categories must be a list with one list of distinct finite numbers for each column, from "
         "public knowledge, because those that occur in X are private. Or state min_categories"
     )
-    if categories is None or isinstance(categories, str) or not hasattr(categories, "__len__"):
+    if isinstance(categories, str) or not hasattr(categories, "__len__"):
         raise ValueError(text)
     if len(categories) != n_features:
         raise ValueError(f"{text}: got {len(categories)} for {n_features} columns")
@@ -240,7 +242,8 @@ class DPCategoricalNB(_NaiveBayes):
     ----------
     categories : list of array-like or None, default=None
         The categories of each column, from public knowledge. A cell with another value is ignored.
-        None only with `min_categories`.
+        None, without `min_categories`: the whole numbers from 0 to a learned bound, at most 255,
+        for at most a fifth of the allowance.
     alpha : float, default=1.0
         Smoothing: added to each count; above 0.
     fit_prior : bool, default=True
@@ -271,8 +274,8 @@ class DPCategoricalNB(_NaiveBayes):
     ------
     TypeError, ValueError
         In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
-        private and delta is 0, if `categories` is not given, if X is not a dense table of finite
-        numbers, or if a label is missing.
+        private and delta is 0, if X is not a dense table of finite numbers, or if a label is
+        missing.
 
     See Also
     --------
@@ -280,13 +283,13 @@ class DPCategoricalNB(_NaiveBayes):
 
     Notes
     -----
-    **Privacy.** A row and its label are protected together. *Released*: classes, if not stated; the
-    number of rows of each class (a tenth of the allowance); for each class and column, the number
-    of rows with each category; counts of rows by their lead, for calibration. *Sensitivity* of
-    categories, for d columns: d in L1 and sqrt(d) in
-    L2 if a row is added or removed; 2 d in L1 and sqrt(2 d) in L2 if one is replaced. *Mechanism*:
-    discrete Laplace or rounded Gaussian noise, whichever is less. *Charged*: at most (epsilon,
-    delta), once, before any noise, to ``budget``.
+    **Privacy.** A row and its label are protected together. *Released*: classes and the bounds of
+    categories, if not stated; the number of rows of each class (a tenth of the allowance); for each
+    class and column, the number of rows with each category; counts of rows by their lead, for
+    calibration. *Sensitivity* of categories, for d columns: d in L1 and sqrt(d) in L2 if a row is
+    added or removed; 2 d in L1 and sqrt(2 d) in L2 if one is replaced. *Mechanism*: discrete
+    Laplace or rounded Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once,
+    before any noise, to ``budget``.
 
     **Probabilities** are calibrated: the last 2 to 10% of the allowance release how many rows are
     right and wrong in bins of their lead. Where noise hides that, probabilities are near to the
@@ -327,17 +330,22 @@ class DPCategoricalNB(_NaiveBayes):
             return "uniform"
         return self.class_prior
 
-    def _public(self, n_features: int) -> tuple[Floats, ...]:
+    def _public(self, n_features: int) -> tuple[Floats, ...] | None:
         return _check_categories(self.categories, n_features, self.min_categories)
 
     def _check_size(self, n_features: int, n_classes: int) -> None:
-        cells = sum(map(len, self._public(n_features)))
+        public = self._public(n_features)
+        cells = n_features * _MOST_LEARNED if public is None else sum(map(len, public))
         check_size("classes and categories", n_classes * cells)
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         return math.nan if n_features is None else allowance.bins_std(n_features)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
+        if public is None:
+            (_, high), _ = bounds_in(session, None)
+            sizes = np.clip(np.floor(high) + 1, 1, _MOST_LEARNED).astype(np.int64)
+            public = tuple(np.arange(size, dtype=np.float64) for size in sizes)
         counted = session.answer(row_counts(Labels(n_classes), "counts of labels"), _COUNT_SHARE)
         self.class_count_ = np.maximum(counted.value, 1.0)
         n_rows = float(self.class_count_.sum())

@@ -444,6 +444,8 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         )
         self._check_size(rows.n_features, 2 if classes is None else len(classes))
         with self._session(rows) as session, np.errstate(all="ignore"):
+            if classes is None and (classes := rows.boolean_labels()) is not None:
+                session.code_rows(classes)
             if classes is None:
                 classes = session.answer(select_classes(CLASSES_SHARE, *_MORE_LOOKS))
             self.classes_ = classes

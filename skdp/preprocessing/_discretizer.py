@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import field
+from fractions import Fraction
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -35,16 +37,42 @@ from skdp.base.transformers import (
 )
 from skdp.core import Box, Session
 from skdp.exceptions import outside_level
-from skdp.parameters import STEP, Integers, Table, shown
+from skdp.parameters import STEP, Integers, Table, check_parameter, naming, shown
 from skdp.planning import Allowance, bounds_in, row_count
 from skdp.quantile import TEXTS, DPQuantile, check_multiples
-from skdp.queries import LearnedBox, Quantiles, rank_scale
+from skdp.queries import LearnedBox, OfColumn, Quantiles, rank_scale
 from skdp.tabular import as_dense, check_public_array, listed
 
 # Candidates for a quantile are half as far apart: edges of one value that many rows have.
 _EQUAL = 2.0**-17
 _OFF = 0.5  # bins that an edge is off: about its error where rows are few
 _SHORT = 10.0  # times the rows that errors of learned bounds ask for: with fewer bounds are far off
+
+
+_FEWER = (
+    "{}: columns {} have fewer than n_bins bins: quantiles coincide, for example because many rows "
+    "have the same value. Consider decreasing the number of bins."
+)
+_CONSTANT = " Feature {} is constant and will be replaced with 0."
+_BINS = Integers(2, 10_000)
+
+
+def _numbers_of_bins(value: Any, name: str) -> Any:
+    """Return one number of bins, or those of the columns as an array; or raise."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        return check_parameter(value, name, _BINS)
+    with naming(name):
+        sizes = np.asarray(value)
+    shape = f"{name} must be a scalar or array of shape (n_features,)."
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iuf":
+        raise ValueError(shape)
+    wrong = [str(j) for j, size in enumerate(sizes) if size != np.rint(size) or not _BINS.has(size)]
+    if wrong:
+        raise ValueError(
+            f"DPKBinsDiscretizer received an invalid number of bins at indices {', '.join(wrong)}. "
+            f"Number of bins must be at least {_BINS.low}, and must be an int. {shape}"
+        )
+    return sizes.astype(np.int64)
 
 
 def _float_type(value: Any, name: str) -> Any:
@@ -56,16 +84,25 @@ def _float_type(value: Any, name: str) -> Any:
     return value
 
 
+def _levels(size: int) -> list[float]:
+    return [i / size for i in range(1, size)]
+
+
+def _depth(size: int) -> int:
+    """Return how many choices find the inner edges of so many bins."""
+    return (size - 1).bit_length()
+
+
 @documenter(TEXTS)
 class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     """Put columns into bins: between private quantiles, or of equal width.
 
     The private counterpart of scikit-learn's ``KBinsDiscretizer``, without ``strategy="kmeans"``
-    and ``subsample``, and with one `n_bins` for all columns.
+    and ``subsample``.
 
     Parameters
     ----------
-    n_bins : int, default=5
+    n_bins : int or array-like of shape (n_features,), default=5
         Number of bins of each column, at least 2.
     encode : {"onehot-dense", "onehot", "ordinal"}, default="onehot-dense"
         One column for each bin, dense or sparse (private steps take dense rows only), or the number
@@ -130,7 +167,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
            [0., 1.]])
     """
 
-    n_bins: int = field(default=5, kw_only=False)
+    n_bins: Any = field(default=5, kw_only=False)
     encode: str = "onehot-dense"
     dtype: Any = None
     strategy: str = "quantile"
@@ -144,7 +181,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     n_bins_: Any = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
-        "n_bins": Integers(2, 10_000),
+        "n_bins": _numbers_of_bins,
         "encode": ("onehot-dense", "onehot", "ordinal"),
         "dtype": _float_type,
         "strategy": ("quantile", "uniform"),
@@ -168,10 +205,17 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             return 1.0  # bounds are all that is learned
         if n_features is None:
             return math.nan
-        return allowance.choice_scale(n_features * len(self._levels()).bit_length())
+        return allowance.choice_scale(sum(map(_depth, self._sizes_in(n_features))))
 
-    def _levels(self) -> list[float]:
-        return [i / self.n_bins for i in range(1, self.n_bins)]
+    def _sizes_in(self, n_features: int) -> list[int]:
+        """Return the number of bins that each column is to have."""
+        sizes = np.asarray(_numbers_of_bins(self.n_bins, "n_bins"))
+        if sizes.ndim and len(sizes) != n_features:
+            raise ValueError(
+                f"n_bins must be a scalar or array of shape (n_features,). There are {n_features} "
+                f"columns, and {len(sizes)} numbers of bins"
+            )
+        return [int(size) for size in np.broadcast_to(sizes, n_features)]
 
     def _is_free(self) -> bool:
         return self.strategy == "uniform" and not isinstance(self.bounds, str)
@@ -181,7 +225,8 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         with self._all_or_nothing(groups):
             rows = self._open(X)
             stated = self._stated_bounds(rows.n_features)
-            inner, learned, off = np.empty((rows.n_features, 0)), None, 0.0
+            sizes = self._sizes_in(rows.n_features)
+            inner, learned, off = [np.empty(0)] * len(sizes), None, 0.0
             if self._is_free():
                 assert stated is not None
                 self.bounds_ = stated
@@ -192,58 +237,68 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
                         self.bounds_, learned = bounds_in(session, stated, share=None)
                     else:
                         self.bounds_, learned = bounds_in(session, stated)
-                        off = self._bins_off(session, learned)
-                        box = Box(*self.bounds_, per_feature=True)
-                        step = None if self.step is None else float(self.step)
-                        query = Quantiles(box, self._levels(), step=step, prior=self.prior)
-                        inner = session.answer(query).value
+                        off = self._bins_off(session, learned, max(sizes))
+                        inner = self._quantiles(session, sizes)
                     self.privacy_ = session.certificate()
-            self._set_edges(inner)
+            self._set_edges(inner, sizes)
         if off > _OFF:
-            what = f"edges are off by about {min(off, self.n_bins):.1g} bins"
+            what = f"edges are off by about {min(off, max(sizes)):.1g} bins"
             warn_of_few_rows(self, what, off / _OFF)
         elif learned is not None and learned.short > _SHORT and self.strategy == "uniform":
             what = "learned bounds, and all bins with them, may be far off"
             warn_of_few_rows(self, what, learned.short / _SHORT)
         return self
 
-    def _bins_off(self, session: Session, learned: LearnedBox | None) -> float:
+    def _quantiles(self, session: Session, sizes: list[int]) -> list[Floats]:
+        """Release the inner edges of all columns: at once, or those of equally many bins."""
+        step, inner = None if self.step is None else float(self.step), []
+        changes = [j for j in range(1, len(sizes)) if sizes[j] != sizes[j - 1]]
+        cuts = [0, *changes, len(sizes)]
+        for a, b in pairwise(cuts):
+            box = Box(*(side[a:b] for side in self.bounds_), per_feature=True)
+            query: Any = Quantiles(box, _levels(sizes[a]), step=step, prior=self.prior)
+            part = None
+            if changes:  # so that noise is equal, in ranks
+                choices = [_depth(size) for size in sizes[a:]]
+                part = session.remaining * Fraction(sum(choices[: b - a]), sum(choices))
+                query = OfColumn(a, query, b)
+            inner += list(session.answer(query, part).value)
+        return inner
+
+    def _bins_off(self, session: Session, learned: LearnedBox | None, size: int) -> float:
         """Return by how many bins noise moves an edge, about; 0 if the rows are not counted."""
         if session.adjacency != "replace_one" and learned is None:
             return 0.0
         level, n = session.level(session.remaining), row_count(session, None, learned)
         options: dict[str, Any] = {"pure": session.pure, "adjacency": session.adjacency}
-        return rank_scale(self._levels(), level, session.n_features, **options) * self.n_bins / n
+        return rank_scale(_levels(size), level, session.n_features, **options) * size / n
 
-    def _set_edges(self, inner: Floats) -> None:
+    def _set_edges(self, inner: list[Floats], sizes: list[int]) -> None:
         """Set the edges and numbers of bins from bounds and released quantiles."""
-        d = len(inner)
-        self.bin_edges_ = np.empty(d, dtype=object)
+        self.bin_edges_ = np.empty(len(sizes), dtype=object)
         fewer = []
         for j, (low, high) in enumerate(zip(*self.bounds_, strict=True)):
             if self.strategy == "uniform":
-                edges = np.linspace(low, high, self.n_bins + 1)
+                edges = np.linspace(low, high, sizes[j] + 1)
             else:
                 # A step may have no multiple within learned bounds.
-                ends = min(low, inner[j, 0]), max(high, inner[j, -1])
+                ends = min(low, inner[j][0]), max(high, inner[j][-1])
                 edges = np.array([ends[0], *inner[j], ends[1]])
             near = _EQUAL * (edges[-1] / 2 - edges[0] / 2) * 2
             if self.strategy == "uniform" or self.step is not None or self.prior == "log":
                 near = 0.0
             edges = edges[np.concatenate([[True], np.diff(edges) > near])]
             self.bin_edges_[j] = edges if len(edges) > 1 else np.array([-np.inf, np.inf])
-            if len(self.bin_edges_[j]) <= self.n_bins:
+            if len(self.bin_edges_[j]) <= sizes[j]:
                 fewer.append(j)
         self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
         if fewer:  # which is released, so a warning may tell it
             names = self._names()
-            shown = fewer if names is None else [names[j] for j in fewer]
-            warnings.warn(
-                f"{type(self).__name__}: columns {listed(shown)} have fewer than n_bins = "
-                f"{self.n_bins} bins: quantiles coincide, for example because many rows have the "
-                "same value. Consider decreasing the number of bins.",
-                stacklevel=outside_level(),
-            )
+            names = range(len(sizes)) if names is None else names
+            constant = [names[j] for j in fewer if self.n_bins_[j] == 1]
+            text = _FEWER.format(type(self).__name__, listed([names[j] for j in fewer]))
+            text += _CONSTANT.format(listed(constant)) if constant else ""
+            warnings.warn(text, stacklevel=outside_level())
 
     def transform(self, X: ArrayLike) -> Any:
         """Return the bins of the caller's rows.
@@ -311,8 +366,12 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         if self.strategy == "quantile":
             names = ("bounds", "step", "prior", "epsilon", "delta", "budget")
-            edges = DPQuantile(self._levels(), **{name: getattr(self, name) for name in names})
-            return edges.expected_error(n, d, like=like)
+            given, sizes = {name: getattr(self, name) for name in names}, self._sizes_in(d)
+            errors = {
+                size: DPQuantile(_levels(size), **given).expected_error(n, d, like=like)
+                for size in set(sizes)
+            }
+            return float(np.mean([errors[size] for size in sizes]))
         if self._stated_bounds(d, names_of(like)) is not None:
             return 0.0
         rows = check_like(self, like, d)

@@ -700,8 +700,12 @@ class DPOneHotEncoder(Encoder):
         """
         check_is_fitted(self)
         X = as_dense(X)
-        values = check_public_array(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
-        self._check_width(values.shape[1], sum(self._sizes_out))
+        width = sum(self._sizes_out)
+        values: Any = X
+        if width or np.shape(X)[1:] != (0,):  # where no category was found there are no columns
+            name, empty = type(self).__name__, self._allow_empty
+            values = check_public_array(X, estimator=name, allow_empty=empty)
+        self._check_width(values.shape[1], width)
         codes = codes_of(values, self._sizes_out)
         if self.handle_unknown == ERROR and self.drop_idx_ is None and (codes < 0).any():
             raise ValueError(

@@ -48,6 +48,7 @@ from skdp.tabular.containers import (
     is_sliced_table,
     object_rows,
     reading,
+    refuse_other_arrays,
     to_float,
 )
 from skdp.user_code import no_restart, run_isolated
@@ -479,6 +480,7 @@ def flat_column(values: Any, name: str) -> Any:
 
 def flat_columns(values: Any, name: str) -> tuple[list[Any], bool]:
     """Return labels, targets or ids as columns of any library, and whether they are a table."""
+    refuse_other_arrays(values, name)
     values = checked(values, name)
     if is_frame(values):
         return [values.iloc[:, j] for j in range(values.shape[1])], True

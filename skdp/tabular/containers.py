@@ -43,6 +43,8 @@ def reading() -> Iterator[None]:
 
 # --- containers -----------------------------------------------------------------------------
 
+_ARRAY_LIBRARIES = ("cupy", "jax", "jaxlib", "mlx", "tensorflow", "torch")
+
 
 def checked(X: Any, name: str = "X") -> Any:
     """Return a caller's container after the checks of `skdp.tabular.sound`."""
@@ -52,6 +54,18 @@ def checked(X: Any, name: str = "X") -> Any:
     from skdp.tabular.sound import sound
 
     return sound(X, name)
+
+
+def refuse_other_arrays(X: Any, name: str = "X") -> None:
+    """Refuse arrays of other libraries: some are on a device, and no two convert alike."""
+    kind = type(X)
+    library = kind.__module__.partition(".")[0]
+    standard = hasattr(kind, "__array_namespace__") and not isinstance(X, np.ndarray | np.generic)
+    if standard or library in _ARRAY_LIBRARIES:
+        raise TypeError(
+            f"{name} is an array of {library}: call numpy.asarray({name}) first, of a copy in main "
+            "memory if it is on another device."
+        )
 
 
 def is_parts(X: Any) -> bool:

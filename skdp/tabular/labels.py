@@ -454,6 +454,14 @@ class UnselectedRows(LabelledRows):
         present.sort(key=lambda i: (type(self._keys[i]) is bool, key_order(self._keys[i])))
         return [self._keys[i] for i in present], [weights[0] * int(counts[i]) for i in present]
 
+    def boolean_labels(self) -> NDArray | None:
+        """Return the labels of a y of type bool, which is public, or None."""
+        return np.array([False, True]) if self._kind == "b" else None
+
+    def take_domain(self, classes: NDArray) -> None:
+        """Give each label its place among public classes, which are sorted."""
+        self.take_classes(classes.tolist())
+
     def take_classes(self, released: Sequence[Any]) -> NDArray:
         """Give each label its place among released keys, and return these as classes, sorted.
 

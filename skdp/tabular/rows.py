@@ -36,6 +36,7 @@ from skdp.tabular.containers import (
     is_parts,
     is_sliced_table,
     reading,
+    refuse_other_arrays,
     refused_type,
     rows_of_numbers,
     take,
@@ -110,6 +111,7 @@ def _no_table(X: Any, *, flat: bool = False) -> Any:
         if strange and (flat or array.ndim == 2):
             raise TypeError(_NOT_A_NUMBER)
     else:
+        refuse_other_arrays(X)
         with reading():  # the text of an error may quote a cell
             array = run_isolated(lambda: np.asanyarray(X), None, no_restart)
         _raise("" if array is not None else "value")
@@ -451,6 +453,7 @@ def check_marks(
             f"{estimator} requires y to be passed, but the target y is None. {_NOT_MARKS}"
         )
     problem = ""
+    refuse_other_arrays(y, "y")
     y = checked(y, "y")
     values, strange = to_float(y)
     marks = np.zeros(0) if values is None else values

@@ -29,6 +29,7 @@ from subjects import (
     prepared,
     refused,
     score,
+    takes_marks,
 )
 
 from skdp.synthetic import Bins, Domain
@@ -263,6 +264,34 @@ def test_weights_of_rows_are_refused_with_the_reason(kind):
         re.escape(text),
     )
     assert "Nothing was charged" in texts
+
+
+class OtherArray:
+    """Stands in for arrays of torch, cupy and jax, which are not installed."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+        self.shape, self.ndim = self.values.shape, self.values.ndim
+
+    def __array_namespace__(self, api_version=None):
+        return np
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+    def __len__(self):
+        return len(self.values)
+
+
+@every_estimator
+def test_arrays_of_other_libraries_are_refused_in_one_line(kind):
+    estimator = prepared(kind, fitted=False)
+    text = "^(X|y) is an array of tests: call numpy.asarray"
+    if takes_marks(estimator):
+        refused(estimator, lambda e: e.fit(GOOD, OtherArray(marks(GOOD))), TypeError, text)
+    refused(estimator, lambda e: e.fit(OtherArray(GOOD), marks(GOOD)), TypeError, text)
+    fit(estimator, GOOD)
+    refused(estimator, lambda e: answer(e, OtherArray(GOOD)), TypeError, text)
 
 
 def test_no_weights_are_none():

@@ -644,7 +644,6 @@ def test_no_rows_make_another_classifier_fail(kind, X, bounds):
 @each(
     ("change", "match"),
     [
-        ({"categories": None}, "categories must be a list"),
         ({"categories": "auto"}, "categories must be a list"),
         ({"categories": [[0, 1]]}, "got 1 for 2 columns"),
         ({"categories": [[0, 1], []]}, "categories must be a list"),

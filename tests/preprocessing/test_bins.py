@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer
 
 from skdp import DPKBinsDiscretizer, DPKMeans, DPStandardScaler, PrivacyBudget
+from skdp.audit import replay_check
 from skdp.model_selection import search_cost
 from tests.folding import each
 
@@ -79,8 +80,25 @@ def test_values_of_many_rows_are_one_edge_and_it_is_said():
     assert set(bins.transform(X)[:, 1][X[:, 1] == 0]) == {0}
 
 
+def test_columns_with_numbers_of_bins_of_their_own():
+    X = np.random.default_rng(1).random((4000, 4)) * [1, 1, 2, 3]
+    options = {"encode": "ordinal", "bounds": ([0] * 4, [1, 1, 2, 3]), "epsilon": 4.0}
+    bins = DPKBinsDiscretizer([2, 2, 5, 3], **options).fit(X)
+    assert bins.n_bins_.tolist() == [2, 2, 5, 3]
+    for column, size in zip(bins.transform(X).T.astype(int), [2, 2, 5, 3], strict=True):
+        np.testing.assert_allclose(np.bincount(column) / 4000, 1 / size, atol=0.03)
+    assert sum(r.epsilon for r in bins.privacy_.releases) == pytest.approx(4.0)
+    other = np.zeros((4000, 4))
+    replay_check(DPKBinsDiscretizer([2, 2, 5, 3], **options), X, other)
+    for bad, text in (([2, 3], "array of shape"), ([2, 1, 3, 2.5], "at indices 1, 3")):
+        with pytest.raises(ValueError, match=text):
+            DPKBinsDiscretizer(bad).fit(X)
+    even = DPKBinsDiscretizer([2, 4], strategy="uniform", bounds=(0, 1)).fit(X[:, :2])
+    assert even.n_bins_.tolist() == [2, 4]
+
+
 def test_a_column_without_width_is_one_bin():
-    with pytest.warns(UserWarning, match="fewer than n_bins"):
+    with pytest.warns(UserWarning, match="is constant"):
         bins = DPKBinsDiscretizer(3, strategy="uniform", bounds=([2, 0], [2, 1])).fit(np.eye(2))
     assert bins.n_bins_.tolist() == [1, 3]
     assert bins.transform([[5.0, 0.5]]).tolist() == [[1, 0, 1, 0]]

@@ -79,6 +79,12 @@ def test_categories_and_private_classes():
     X, y = labelled()
     model = DPCategoricalNB([[-2, -1, 1, 2]] * 2, delta=1e-6, epsilon=2.0).fit(X, y)
     assert model.classes_.tolist() == ["no", "yes"]
+    model = DPCategoricalNB(delta=1e-6, random_state=0)  # both are learned
+    cells = np.random.default_rng(0).integers(0, 5, (4000, 2))
+    model.fit(cells, cells[:, 0] > 2)
+    assert ((model.n_categories_ >= 5) & (model.n_categories_ < 12)).all()
+    assert model.score(cells, cells[:, 0] > 2) > 0.95
+    replay_check(model, cells, cells[::-1] * 90, y=cells[:, 0], y_other=cells[:, 1])
 
 
 @pytest.mark.parametrize("kind", OF_NUMBERS)
@@ -176,6 +182,15 @@ def test_fewer_than_two_classes():
     assert model.predict_proba(X).shape == (len(X), 0)
     with pytest.raises(ValueError, match="nothing to predict"):
         model.predict(X)
+
+
+def test_an_array_of_booleans_needs_no_selection():
+    X, y = np.zeros((40, 1)), np.arange(40) < 9
+    model = DPGaussianNB(bounds=(-2, 2), delta=1e-6).fit(X, y)
+    assert model.classes_.tolist() == [False, True]
+    assert not [r for r in model.privacy_.releases if r.name.startswith("classes")]
+    with pytest.warns(UserWarning, match="had enough rows"):  # a list has no type
+        assert not len(model.fit(X, y.tolist()).classes_)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

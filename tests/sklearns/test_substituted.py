@@ -47,8 +47,8 @@ QUICK = [
 ]
 SHARES = {
     "DPOneHotEncoder DPOrdinalEncoder": 0.85,
-    "DPSimpleImputer": 0.45,
-    "DPKBinsDiscretizer": 0.6,
+    "DPSimpleImputer": 0.47,
+    "DPKBinsDiscretizer": 0.68,
     "DPGaussianNB DPCategoricalNB": 0.54,
     "DPLinearDiscriminantAnalysis": 0.75,
     "DPNearestCentroid": 0.31,
@@ -133,7 +133,6 @@ REASONS = [
     ("write_parameters", "decimals", "predictions shorten rows (`_logits_of`), not in coef_"),
     ("number_of_classes_and_samples", "DID NOT RAISE", "the number of rows may be private"),
     ("", "got 'kmeans'", "another algorithm: its centres would be releases"),
-    ("n_bins|encode_options", "n_bins must be an integer", "quantiles of all columns at one cost"),
     (
         "numeric_stability|nonuniform|redundant|subsample_default",
         "not equal|not almost equal|tolerance",
