@@ -28,13 +28,21 @@ from skdp.base.expected_error import (
     stretched,
     unanswered,
 )
-from skdp.base.scalers import Floats, Pair, Scaler, present_bounds, present_columns
+from skdp.base.scalers import (
+    Floats,
+    Pair,
+    Scaler,
+    present_bounds,
+    present_columns,
+    warn_of_far_bounds,
+)
 from skdp.core import Box, Session
 from skdp.parameters import STEP, Table
 from skdp.planning import LEARNING_SHARE, Allowance, bounds_in
 from skdp.queries import (
     SPREAD_BITS,
     Lattice,
+    LearnedBox,
     NoisyQuantiles,
     Quantiles,
     SmoothMedian,
@@ -313,8 +321,11 @@ class QuantileFit(Scaler):
     def _check_release(self, d: int, stated: Pair | None) -> None:
         """Refuse noise that a query would refuse only after the charge."""
 
-    def _fit_quantiles(self, X: ArrayLike) -> Floats:
-        """Set bounds_ and privacy_; return released quantiles, (n_levels, n_features)."""
+    def _fit_quantiles(self, X: ArrayLike) -> tuple[Floats, LearnedBox | None]:
+        """Set bounds_ and privacy_; return quantiles, (n_levels, n_features), and what was learned.
+
+        Callers warn of learned bounds once the fit is complete.
+        """
         rows = self._open(X)
         levels = self._levels()
         stated = self._stated_bounds(rows.n_features)
@@ -322,26 +333,28 @@ class QuantileFit(Scaler):
         if not levels:
             self.bounds_: Pair | None = stated
             self.privacy_ = self._context().nothing_released()
-            return np.empty((0, rows.n_features))
+            return np.empty((0, rows.n_features)), None
         if self._omits:
             return self._fit_present(rows, stated, levels)
         with self._session(rows) as session:
-            self.bounds_, _ = bounds_in(session, stated)
+            self.bounds_, learned = bounds_in(session, stated)
             view = Box(*self.bounds_, per_feature=True)
             values = self._release(session, view, levels)
             self.privacy_ = session.certificate()
-        return np.ascontiguousarray(values.T)
+        return np.ascontiguousarray(values.T), learned
 
-    def _fit_present(self, rows: Any, stated: Pair | None, levels: list[float]) -> Floats:
+    def _fit_present(
+        self, rows: Any, stated: Pair | None, levels: list[float]
+    ) -> tuple[Floats, LearnedBox | None]:
         """Release bounds and quantiles of each column over its non-missing rows."""
         values = []
         with self._session(rows) as session:
-            self.bounds_, _ = present_bounds(session, rows.plans, stated, audit=False)
+            self.bounds_, learned = present_bounds(session, rows.plans, stated, audit=False)
             for column in present_columns(session, rows.plans, self.bounds_):
                 query = Quantiles(column.box, levels, step=self._step, prior=self.prior)
                 values.append(column.answer(query, "quantiles").value[0])
             self.privacy_ = session.certificate()
-        return np.ascontiguousarray(np.array(values).T)
+        return np.ascontiguousarray(np.array(values).T), learned
 
     def _release(self, session: Session, view: Box, levels: list[float]) -> Floats:
         """Return released quantiles of shape (n_features, n_levels)."""
@@ -639,7 +652,9 @@ class DPMedian(_SmoothFit):
         {private_rows}
         """
         with self._all_or_nothing(groups):
-            self.median_ = self._fit_quantiles(X)[0]
+            medians, learned = self._fit_quantiles(X)
+            self.median_ = medians[0]
+        warn_of_far_bounds(self, learned)
         return self
 
     def _forward(self, values: Floats) -> Floats:
@@ -754,8 +769,9 @@ class DPQuantile(_SmoothFit):
         {private_rows}
         """
         with self._all_or_nothing(groups):
-            self.quantiles_ = self._fit_quantiles(X)
+            self.quantiles_, learned = self._fit_quantiles(X)
             self.q_ = np.array(self._levels())
+        warn_of_far_bounds(self, learned)
         return self
 
     def _forward(self, values: Floats) -> Floats:

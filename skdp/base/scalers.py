@@ -318,7 +318,8 @@ def release_present_moments(session: Session, rows: Any, stated: Pair | None) ->
 
 # --- ranges ------------------------------------------------------------------------------------
 
-Range = tuple[Pair, Any, Floats, Floats]  # bounds, level of the lower quantile, both ends
+# Bounds and what was learned of them, level of the lower quantile, both ends.
+Range = tuple[Pair, LearnedBox | None, Any, Floats, Floats]
 
 
 def release_range(session: Session, q: Any) -> Range:
@@ -332,7 +333,7 @@ def release_range(session: Session, q: Any) -> Range:
     half = session.remaining / 2
     first = session.answer(lower, half, name="lower quantile").value
     last = session.answer(upper, half, name="upper quantile").value
-    return bounds, float(q), *_outer(bounds, first, last)
+    return bounds, learned, float(q), *_outer(bounds, first, last)
 
 
 def release_present_range(session: Session, rows: Any, q: Any) -> Range:
@@ -349,7 +350,7 @@ def release_present_range(session: Session, rows: Any, q: Any) -> Range:
         last = column.answer(upper, "upper quantile").value[0]
         columns.append((float(level), first, last))
     levels, first, last = np.array(columns, dtype=np.float64).T
-    return bounds, levels, *_outer(bounds, first, last)
+    return bounds, learned, levels, *_outer(bounds, first, last)
 
 
 def _ends(box: Box, q: float) -> tuple[CellQuantile, CellQuantile]:
@@ -386,6 +387,16 @@ def warn_of_few_rows(estimator: Any, what: str, times: float, why: str = "") -> 
         more = f"{math.ceil(10.0 * times) / 10.0:g} times as many rows or as large an epsilon"
         why = f"rows are too few for this epsilon. Use {more}"
     warnings.warn(f"{type(estimator).__name__}: {what}: {why}", stacklevel=outside_level())
+
+
+_SHORT = 2.0  # times the rows that errors ask for; with 2.5, a fifth of the results were absurd
+
+
+def warn_of_far_bounds(estimator: Any, learned: LearnedBox | None) -> None:
+    """Warn where rows are too few for learned bounds, by public facts and their released number."""
+    if learned is not None and learned.short > _SHORT:
+        what = "learned bounds, and all results with them, may be far off"
+        warn_of_few_rows(estimator, what, learned.short, learned.why_no_error)
 
 
 _DOUBTFUL = (

@@ -46,7 +46,7 @@ from skdp.tabular import as_dense, check_public_array, listed
 # Candidates for a quantile are half as far apart: edges of one value that many rows have.
 _EQUAL = 2.0**-17
 _OFF = 0.5  # bins that an edge is off: about its error where rows are few
-_SHORT = 10.0  # times the rows that errors of learned bounds ask for: with fewer bounds are far off
+_SHORT = 6.0  # times the rows that errors of learned bounds ask for: with 8.6 half were far off
 
 
 _FEWER = (

@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from skdp._docstrings import documenter
 from skdp.base.batch_invariant import interpolated
-from skdp.base.scalers import NAN_POLICY, Floats, finite
+from skdp.base.scalers import NAN_POLICY, Floats, finite, warn_of_far_bounds
 from skdp.parameters import FLAG, Integers, Table
 from skdp.quantile import TEXTS, QuantileFit
 
@@ -163,7 +163,7 @@ class DPRobustScaler(QuantileFit):
         {rows}
         """
         with self._all_or_nothing(groups):
-            quantiles = self._fit_quantiles(X)
+            quantiles, learned = self._fit_quantiles(X)
             levels = self._levels()
             self.center_ = quantiles[levels.index(0.5)] if self.with_centering else None
             self.scale_ = None
@@ -172,6 +172,7 @@ class DPRobustScaler(QuantileFit):
                 self.scale_ = self._scale(
                     quantiles[levels.index(low)], quantiles[levels.index(high)], low, high
                 )
+        warn_of_far_bounds(self, learned)
         return self
 
     def _scale(self, first: Floats, last: Floats, low: float, high: float) -> Floats:
@@ -295,11 +296,12 @@ class DPQuantileTransformer(QuantileFit):
         {rows}
         """
         with self._all_or_nothing(groups):
-            inner = self._fit_quantiles(X)
+            inner, learned = self._fit_quantiles(X)
             assert self.bounds_ is not None
             ends = np.minimum(self.bounds_[0], inner[0]), np.maximum(self.bounds_[1], inner[-1])
             self.quantiles_ = np.vstack([ends[0], inner, ends[1]])
             self.references_ = np.array([0.0, *self._levels(), 1.0])
+        warn_of_far_bounds(self, learned)
         return self
 
     def _forward(self, values: Floats) -> Floats:

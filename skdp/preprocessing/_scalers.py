@@ -31,6 +31,7 @@ from skdp.base.scalers import (
     release_present_range,
     release_range,
     warn_of_doubtful_bounds,
+    warn_of_far_bounds,
 )
 from skdp.confidence.equations import moment_errors, root_error
 from skdp.core import Box
@@ -460,7 +461,7 @@ class DPMinMaxScaler(Scaler):
         with self._all_or_nothing(groups):
             rows = self._open(X)
             low, high = _range(self.feature_range)
-            stated = self._stated_bounds(rows.n_features)
+            stated, learned = self._stated_bounds(rows.n_features), None
             if stated is not None:
                 self.bounds_, self.q_ = stated, None
                 self.data_min_, self.data_max_ = stated[0].copy(), stated[1].copy()
@@ -472,7 +473,7 @@ class DPMinMaxScaler(Scaler):
                     else:
                         released = release_range(session, self.q)
                     self.privacy_ = session.certificate()
-                self.bounds_, self.q_, self.data_min_, self.data_max_ = released
+                self.bounds_, learned, self.q_, self.data_min_, self.data_max_ = released
             # Halves first, because the width of huge bounds may overflow.
             half_range = self.data_max_ / 2 - self.data_min_ / 2
             with np.errstate(over="ignore", under="ignore"):
@@ -480,6 +481,7 @@ class DPMinMaxScaler(Scaler):
                 divisor = np.where(half_range > 0, half_range, 0.5)
                 self.scale_ = np.clip((high / 2 - low / 2) / divisor, _SMALLEST, _LARGEST)
                 self.min_ = finite(low - self.data_min_ * self.scale_)
+        warn_of_far_bounds(self, learned)
         return self
 
     def _forward(self, values: Floats) -> Floats:

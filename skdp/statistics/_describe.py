@@ -86,6 +86,12 @@ _UNSURE = (
     "describe: the learned bounds of columns {columns} may be far off, and with them all that is "
     "shown of these columns: {why}"
 )
+_FAR = 0.1  # an error of a mean, in widths of the bounds: noise decides all that is shown
+_NOISY = (
+    "describe: noise hides columns {columns}: the error of a mean is more than a tenth of the "
+    "width of its bounds. State closer bounds=, or take more rows or a larger epsilon, so that "
+    "rows times epsilon are about {needed:,.0f}"
+)
 _NO_ERROR = "the error of a quantile depends on the rows near it"
 
 
@@ -349,6 +355,10 @@ def describe(
     if why := look.why_no_error():
         unsure = [labels[j] for j, column in look.columns.items() if math.isnan(column["mean"][1])]
         warnings.warn(_UNSURE.format(columns=listed(unsure), why=why), stacklevel=outside_level())
+    if needed := look.rows_needed():
+        text = float(f"{max(needed.values()) * call.epsilon:.1e}")
+        message = _NOISY.format(columns=listed([labels[j] for j in needed]), needed=text)
+        warnings.warn(message, stacklevel=outside_level())
     return look.described(privacy, labels)
 
 
@@ -499,7 +509,7 @@ class _Look:
         sides = np.array([bounds[0]]), np.array([bounds[1]])
         first, second, count = answer(moments(*sides), part * _MOMENTS, "moments")
         n, n_std = float(count.value), float(count.std)
-        column = self.columns[j] = {"bounds": bounds}
+        column = self.columns[j] = {"bounds": bounds, "rows": n}
         self._set_moments(j, sides, (first, second), n, n_std)
         zeros, error = math.nan, math.nan
         if plan.kind == NUMBER:
@@ -545,6 +555,16 @@ class _Look:
             if box is not None and math.isnan(column["mean"][1]):
                 return box.why_no_error
         return ""
+
+    def rows_needed(self) -> dict[int, float]:
+        """Return about how many rows each column needs whose mean has too large an error."""
+        needed = {}
+        for j, column in self.columns.items():
+            low, high = column["bounds"]
+            times = column["mean"][1] / max((high - low) * _FAR, 1e-300)
+            if times > 1.0:  # never of NaN
+                needed[j] = times * column["rows"]
+        return needed
 
     def described(self, privacy: PrivacyCertificate, labels: list[Any]) -> Description:
         """Return the description."""

@@ -43,7 +43,7 @@ from skdp.synthetic._graphical import (
     clique_size,
     tree_size,
 )
-from skdp.synthetic._queries import Queries, as_queries, conjunctions, workload_of
+from skdp.synthetic._queries import Queries, as_queries, conjunctions, query_names, workload_of
 from skdp.tabular import CATEGORIES, Domain
 
 # --- the estimator --------------------------------------------------------------------------------
@@ -639,9 +639,10 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         Returns
         -------
         answers : Released
-            One entry for each query. The error is relative to the answer of the private rows, as
-            moved into the domain. It is NaN where no table of `measured_` holds all columns of a
-            query: then the answer rests on independences that nobody has checked.
+            One entry for each query, which `to_frame` names. The error is relative to the answer of
+            the private rows, as moved into the domain. It is NaN where no table of `measured_`
+            holds all columns of a query: then the answer rests on independences that nobody has
+            checked.
 
         Raises
         ------
@@ -663,8 +664,8 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         works = [part.workload(self.domain_) for part in stated.parts]
         std = np.concatenate([self._errors.std(work) for work in works])
         note = _UNCHECKED if np.isnan(std).any() else ""
-        limits = ShareLimits(value, std)
-        return Released(value, std, self.privacy_, None, note, limits)
+        labels = {"query": np.array(query_names(stated, self.domain_), dtype=object)}
+        return Released(value, std, self.privacy_, None, note, ShareLimits(value, std), labels)
 
     def _check_fit(self, domain: Domain, n: int) -> None:
         candidate_sets(_sets_of(self.queries, domain), domain.sizes, int(self.max_cells))

@@ -571,6 +571,57 @@ def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any
     return _Matrix(weights, columns)
 
 
+def query_names(queries: Queries, domain: Domain) -> list[str]:
+    """Return a text for each query: columns and their cells; of weights, columns and a number."""
+    names: list[str] = []
+    for part in queries.parts:
+        texts: dict[int, _ColumnTexts] = {}
+        for group in part.groups(domain):
+            columns = [texts.setdefault(j, _ColumnTexts(domain, j)) for j in group.attributes]
+            n = group.n_queries(domain.sizes)
+            if isinstance(group, Cells):
+                flat = np.arange(n) if group.index is None else group.index
+                codes = np.unravel_index(flat, group.table(domain.sizes))
+                cells = [c.single[i].tolist() for c, i in zip(columns, codes, strict=True)]
+                names += map(", ".join, zip(*cells, strict=True))
+            elif isinstance(group, Prefixes | Intervals):
+                column = columns[0]
+                first, last = np.zeros(n, int), np.arange(n)
+                if isinstance(group, Intervals):
+                    first, last = np.triu_indices(len(column.single))
+                runs = np.where(
+                    first == last, column.single[first], column.start[first] + column.end[last]
+                )
+                names += runs.tolist()
+            else:
+                kind = getattr(part, "_name", "query")
+                of = ", ".join(c.label for c in columns)
+                names += [f"{kind} {i} of {of}" for i in range(n)]
+    return names
+
+
+class _ColumnTexts:
+    """Texts of a column's cells: of a single one, and of the first and last one of a run."""
+
+    def __init__(self, domain: Domain, j: int) -> None:
+        column = domain.column(j)
+        self.label = label = f"column {j}" if domain.names is None else str(domain.names[j])
+        if not isinstance(column, Bins):
+            single = start = [f"{label} = {value}" for value in column]
+            end = [f" to {value}" for value in column]
+        else:
+            edges = [column.shown(float(edge)) for edge in column.edges]
+            start = [f"{label} in [{edge}, " for edge in edges[:-1]]
+            end = [f"{edge})" for edge in edges[1:-1]] + [f"{edges[-1]}]"]
+            single = [low + high for low, high in zip(start, end, strict=True)]
+            if column.missing:
+                single, start = [*single, f"{label} missing"], [*start, ""]
+                end.append(f"{end[-1]} or missing")
+        self.single, self.start, self.end = (
+            np.array(texts, dtype=object) for texts in (single, start, end)
+        )
+
+
 def workload_of(queries: Any, domain: Domain) -> Workload:
     """Return the queries of the parameter ``queries`` on a domain, or raise naming it."""
     with naming("queries"):

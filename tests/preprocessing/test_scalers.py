@@ -26,7 +26,8 @@ from sklearn.utils.validation import check_is_fitted
 from skdp import PrivacyBudget
 from skdp.budget.budget import StandInBudget
 from skdp.core.transcript import record, replay
-from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
+from skdp.preprocessing import DPMinMaxScaler, DPRobustScaler, DPStandardScaler
+from skdp.quantile import DPMedian, DPQuantile
 from tests.folding import each
 
 ADJACENCIES = ("replace_one", "add_or_remove_one")
@@ -457,3 +458,23 @@ def test_learned_bounds_that_nobody_can_trust_are_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DPStandardScaler(bounds=(0, 1e5), epsilon=0.3, random_state=0).fit(table)
+
+
+@pytest.mark.parametrize(
+    "scaler",
+    [
+        DPMinMaxScaler(),
+        DPMinMaxScaler(nan_policy="omit"),
+        DPRobustScaler(),
+        DPMedian(),
+        DPQuantile(),
+    ],
+    ids=repr,
+)
+def test_learned_bounds_of_few_rows_are_warned_of(scaler):
+    X = np.random.default_rng(0).normal(40, 12, (20_000, 2))
+    with pytest.warns(UserWarning, match=r"may be far off: rows are too few .* use [0-9.]+ times"):
+        clone(scaler).set_params(epsilon=0.1, random_state=0).fit(X[:200])
+    with warnings.catch_warnings(action="error"):
+        clone(scaler).set_params(epsilon=3.0, random_state=0).fit(X)
+        clone(scaler).set_params(epsilon=0.1, random_state=0, bounds=(0, 100)).fit(X[:200])

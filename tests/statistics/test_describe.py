@@ -174,6 +174,12 @@ def test_it_warns_where_rows_are_too_few():
     assert np.isnan(look.numbers["mean"].std).all()
     with warnings.catch_warnings(action="error"):
         skdp.describe(few, epsilon=0.5, bounds=(0, 1e5))
+    # The named product of rows and epsilon is enough, wherever the noise falls.
+    with pytest.warns(UserWarning, match="hides columns 'pay': .* are about [0-9]") as caught:
+        skdp.describe(few, epsilon=0.05, bounds=(0, 1e5))
+    enough = 1.3 * float(str(caught[0].message).split()[-1]) / len(few)
+    with warnings.catch_warnings(action="error"):
+        skdp.describe(few, epsilon=enough, bounds=(0, 1e5))
 
 
 def test_text_of_one_person_is_not_shown(table):

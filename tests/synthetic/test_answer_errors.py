@@ -13,8 +13,16 @@ from sklearn.linear_model import LogisticRegression
 
 import skdp
 from skdp import DPTrainOnRelease, PrivacyBudget
-from skdp.synthetic import DPMarginalSynthesizer, conjunctions, linear_queries
+from skdp.synthetic import (
+    DPMarginalSynthesizer,
+    conjunctions,
+    intervals,
+    linear_queries,
+    parities,
+    thresholds,
+)
 from skdp.synthetic._graphical import AnswerErrors, Measurements, Model, Tree, fit_model
+from skdp.synthetic._queries import query_names
 
 SIZES = (2, 3, 2, 4)
 
@@ -115,6 +123,8 @@ def test_nothing_is_known_of_columns_that_no_table_holds():
         ).fit(X)
     answers = release.answers(conjunctions(1) + conjunctions(2, columns=[4, 5]))
     singles = sum(sizes)
+    names = answers.to_frame()["query"]
+    assert names[5] == "column 1 = 1" and names[singles + 4] == "column 4 = 1, column 5 = 0"
     assert np.isfinite(answers.std[:singles]).all() and np.isnan(answers.std[singles:]).all()
     assert "no measured table" in answers.note and np.isnan(answers.interval()[0][singles:]).all()
     assert list(release.answer_errors_) == release.measured_
@@ -125,6 +135,21 @@ def test_nothing_is_known_of_columns_that_no_table_holds():
     np.testing.assert_array_equal(again.answers(conjunctions(1)).std, answers.std[:singles])
     with pytest.raises(AttributeError):  # scikit-learn's NotFittedError is one
         DPMarginalSynthesizer().answer_errors_  # noqa: B018
+
+
+def test_queries_have_names():
+    """A cell by its columns; a run by its ends; weights by columns and a number."""
+    bins = skdp.synthetic.Bins([0, 15, 60], missing=True)
+    domain = skdp.Domain({"to": ["JFK", "EWR"], "late": bins})
+    queries = conjunctions(2, monotone=True, values={"to": "JFK", "late": 60}) + conjunctions(1)
+    queries += thresholds("late") + intervals("to")
+    assert query_names(queries + parities(2), domain) == [
+        "to = JFK, late in [15, 60]", "to = JFK", "to = EWR",
+        "late in [0, 15)", "late in [15, 60]", "late missing", "late in [0, 15)", "late in [0, 60]",
+        "to = JFK", "to = JFK to EWR", "to = EWR", "parities 0 of to, late",
+    ]  # fmt: skip
+    names = query_names(intervals("late"), domain)
+    assert names[2] == "late in [0, 60] or missing" and names[5] == "late missing"
 
 
 def test_a_model_that_misses_its_tables_has_a_misfit():

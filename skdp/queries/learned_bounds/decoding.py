@@ -409,7 +409,8 @@ class LearnedBox:
         if self.short <= 1.0:
             return ""
         times = math.ceil(10.0 * self.short - 1e-6) / 10.0
-        return f"use {times:g} times as many rows or as large an epsilon"
+        rows = float(f"{times * self.n:.1e}")
+        return f"use {times:g} times as many rows (about {rows:,.0f}) or as large an epsilon"
 
     def column(self, j: int, low: float, high: float) -> LearnedBox:
         """Return the box of one column, with its bounds rounded outwards."""
