@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.budget import PrivacyBudget
 from skdp.core import open_session
 from skdp.core.clipping import Box
 from skdp.core.noise import OSEntropy
@@ -114,8 +115,8 @@ def ours(
 ) -> float:
     """Return the median by the query that DPMedian asks."""
     rows = check_rows(x[:, None], estimator="benchmark")
-    session = open_session(rows, estimator="benchmark", epsilon=epsilon)
-    session.adjacency = adjacency  # as a budget of that relation says; nothing is charged here
+    budget = PrivacyBudget(epsilon, adjacency=adjacency)
+    session = open_session(rows, estimator="benchmark", epsilon=epsilon, budget=budget)
     session._entropy = Seen(rng)
     view = box_of(session, low, high, per_feature=True)
     return float(session.answer(Quantiles(view, 0.5, **options)).value[0, 0])
