@@ -58,6 +58,7 @@ _COUNTS_WELL, _MORE_COUNTS = 0.2, 0.1
 _CENTER_USEFUL = 1.0  # noise of the mean of all columns' means, in half widths
 _REACH = 4.0  # scales from the mean of a column to its narrower bounds
 _USEFUL = 0.1  # noise of a column's mean square, in squares of half its width
+_CLEAR = 4.0  # times the least variance that is not hidden
 _SHORTEST = 1e-3  # least norm of rows, in scales: those of constant columns
 
 
@@ -66,13 +67,15 @@ class Standard:
     """Center and positive scale of the columns (d,), in the units of X.
 
     `spread` is the noisy trace of the covariance of standardised rows; NaN if it is not known.
-    `hidden` says of which columns the scale is that of the noise, if that is known.
+    `hidden` says of which columns the scale is that of the noise, if that is known, and `clear` of
+    which it is not near that.
     """
 
     center: Floats
     scale: Floats
     spread: float
     hidden: NDArray[np.bool_] | None = None
+    clear: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, dtype=bool))
 
     def reach(self, low: Floats, high: Floats) -> float:
         """Return the largest norm of a centred and scaled row within bounds."""
@@ -94,9 +97,9 @@ def standardised(
 ) -> Standard:
     """Release means and mean squares; if noise would hide them, return the middle of the bounds.
 
-    With `again`, columns whose variance is hidden by wide bounds are measured once more in narrower
-    ones. Only for estimators that also clip rows in predictions: the scale of a column of rare
-    values may come out far too small.
+    With `again`, columns whose variance wide bounds hide, or nearly, are measured once more in
+    narrower ones. Only for estimators that also clip rows in predictions: the scale of a column of
+    rare values may come out far too small.
     """
     middle, half = low / 2 + high / 2, high / 2 - low / 2
     flat = half <= 0
@@ -104,13 +107,14 @@ def standardised(
     if error > _USEFUL:
         # The scale of a uniform column.
         return Standard(middle, np.where(flat, 1.0, half / math.sqrt(3)), math.nan)
-    center, scale, spread, hidden = _measured(session, low, high, error, share, most)
-    narrow = hidden & (_REACH * scale < half / _REACH)
+    standard = _measured(session, low, high, error, share, most)
+    center, reach = standard.center, _REACH * standard.scale
+    narrow = ~standard.clear & (reach < half / _REACH)
     if again and narrow.any():
-        low = np.where(narrow, np.maximum(low, center - _REACH * scale), low)
-        high = np.where(narrow, np.minimum(high, center + _REACH * scale), high)
-        center, scale, spread, hidden = _measured(session, low, high, error, share, most)
-    return Standard(center, scale, spread, hidden)
+        low = np.where(narrow, np.maximum(low, center - reach), low)
+        high = np.where(narrow, np.minimum(high, center + reach), high)
+        standard = _measured(session, low, high, error, share, most)
+    return standard
 
 
 def _measured(
@@ -120,8 +124,8 @@ def _measured(
     error: float,
     share: float,
     most: float | None,
-) -> tuple[Floats, Floats, float, NDArray[np.bool_]]:
-    """Return center, scale and `Standard.spread`, and which columns have a scale of noise."""
+) -> Standard:
+    """Release means and mean squares of the columns."""
     middle, half = low / 2 + high / 2, high / 2 - low / 2
     flat = half <= 0
     mean, square, _ = session.answer(moments(low, high, most), share)
@@ -131,7 +135,8 @@ def _measured(
     scale = np.sqrt(floored) * half
     scale = np.where(flat | (scale < 1e-290), 1.0, scale)
     spread = float((variance / floored)[~flat].sum())
-    return middle + mean.value * half, scale, spread, ~flat & (variance <= least)
+    hidden, clear = ~flat & (variance <= least), ~flat & (variance > _CLEAR * least)
+    return Standard(middle + mean.value * half, scale, spread, hidden, clear)
 
 
 def class_counts(

@@ -151,10 +151,11 @@ class DeclaredParameters:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         own, declared = inspect.get_annotations(cls), dict[str, inspect.Parameter | None]()
+        made = cls.__init__ is object.__init__ or hasattr(cls.__init__, "_is_made")
         for name in [name for name in own if name in vars(cls)]:
             value = vars(cls)[name]
             if not isinstance(value, Field):
-                if name.startswith("_") or "ClassVar" in str(own[name]):
+                if name.startswith("_") or "ClassVar" in str(own[name]) or not made:
                     continue
                 value = field(default=value)
             delattr(cls, name)
@@ -167,7 +168,6 @@ class DeclaredParameters:
         for base in cls.__mro__[1:]:  # own parameters stand before the inherited ones
             declared = declared | {**vars(base).get("_declared", {}), **declared}
         cls._declared = declared
-        made = cls.__init__ is object.__init__ or hasattr(cls.__init__, "_is_made")
         if made and issubclass(cls, BaseEstimator):
             cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
 

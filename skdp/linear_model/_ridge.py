@@ -246,19 +246,25 @@ def _widest(
 
 
 def _shortened(
-    allowance: Allowance, n: float, standard: Standard, low: Floats, high: Floats, d: int
+    allowance: Allowance,
+    n: float,
+    standard: Standard,
+    low: Floats,
+    high: Floats,
+    deviations: Floats,
+    d: int,
 ) -> tuple[Standard, float, float]:
     """Return the standard of the rows, the norm that they are clipped to, and the noise.
 
-    The noise is that of whole rows, over the most with which rows stay whole; d is the number of
-    columns.
+    The noise is that of whole rows, over the most with which rows stay whole. Of d columns, the
+    `deviations` may be below the scales.
 
     If rows stay whole, the scale of a column with deviation a and bounds up to b from the center is
     sqrt(a b): noise is that of the squared norm sum(b**2 / scale**2) times squares of scales, and
     by Cauchy and Schwarz these scales minimise sum(b**2 / scale**2) sum(scale**2 / a**2).
     """
     edge = allowance.gram_std(low.size) / n
-    center, scale, width = standard.center, standard.scale, low.size
+    center, scale, width = standard.center, deviations, low.size
     far = np.maximum(high - center, center - low)
     whole = replace(standard, scale=np.where(far > scale, np.sqrt(far) * np.sqrt(scale), scale))
     reach = whole.reach(low, high)
@@ -414,9 +420,15 @@ class _LeastSquares(TargetRegressor):
         if most is not None:
             total = max(n * min(float(standard.center[width]) / most, 1.0), 1.0)
         low, high, known = low[:width], high[:width], known[:width]
+        deviations = standard.scale
         standard = _stretched(standard, low, high, center)
-        allowance, measured = Allowance.left(session), standard
-        standard, radius, short = _shortened(allowance, total, standard, low, high, d)
+        # Scales have a least part of the bounds. Deviations that are clearly seen may be below.
+        clear = np.resize(standard.clear, width) & (np.arange(width) < d)
+        measured = replace(standard, scale=np.where(clear, deviations[:width], standard.scale))
+        allowance = Allowance.left(session)
+        standard, radius, short = _shortened(
+            allowance, total, standard, low, high, measured.scale, d
+        )
         view = StandardBall(low, high, standard.center, standard.scale, radius)
         if most is None:
             gram, weights_seen = session.answer(SecondMoment(view, _TAU)), True

@@ -491,8 +491,14 @@ def flat_columns(values: Any, name: str) -> tuple[list[Any], bool]:
         return [values], False
     if hasattr(values, "to_series"):  # an index of pandas
         return [values.to_series()], False
+    # numpy would take the type of a sequence of another class from its cells.
+    typed = any(hasattr(values, name) for name in ("dtype", "__array__", "typecode", "keys"))
+    of_cells = is_listed(values) or (
+        hasattr(values, "__getitem__")
+        and not (typed or isinstance(values, str | bytes | bytearray | memoryview))
+    )
     with reading():
-        read = object_rows if is_listed(values) else np.asanyarray
+        read = object_rows if of_cells else np.asanyarray
         array = run_isolated(lambda: read(values), None, no_restart)
     if array is None or array.ndim not in (1, 2):
         return [], False

@@ -189,8 +189,22 @@ def test_an_array_of_booleans_needs_no_selection():
     model = DPGaussianNB(bounds=(-2, 2), delta=1e-6).fit(X, y)
     assert model.classes_.tolist() == [False, True]
     assert not [r for r in model.privacy_.releases if r.name.startswith("classes")]
-    with pytest.warns(UserWarning, match="had enough rows"):  # a list has no type
-        assert not len(model.fit(X, y.tolist()).classes_)
+
+    class Sequence:
+        """A container without a type, which a single label would change."""
+
+        def __init__(self, values):
+            self.values = values
+
+        def __len__(self):
+            return len(self.values)
+
+        def __getitem__(self, i):
+            return self.values[i]
+
+    for untyped in (y.tolist(), Sequence(y.tolist()), Sequence([*y.tolist()[1:], "x"])):
+        with pytest.warns(UserWarning, match="had enough rows"):
+            assert not len(model.fit(X, untyped).classes_)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
