@@ -71,8 +71,8 @@ class ExpectedErrorMixin(PrivateMixin):
             Number of columns. None: that of stated bounds or domains, of `like`, or of an earlier
             fit.
         like : array-like or table, pair (X, y), or fitted estimator, default=None
-            Public rows that resemble the private ones (made-up ones will do), of any number;
-            with their targets, if a fit takes some. **Never the private rows themselves**: the
+            Public rows that resemble the private ones (made-up ones will do), best as many as
+            you will fit; with their targets, if a fit takes some. **Never the private rows themselves**: the
             answer is not private. Or an earlier fit, if that contains enough information.
 
         Returns

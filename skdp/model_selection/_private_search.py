@@ -505,6 +505,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         tags.target_tags, tags.input_tags = inner.target_tags, inner.input_tags
         tags.transformer_tags = inner.transformer_tags
+        tags.target_tags.multi_output = False  # private scorers take one target
         tags.input_tags.sparse = False  # only dense tables can be partitioned at random
         return tags
 

@@ -80,7 +80,7 @@ _TEXT = (
 )
 _NONE_SHOWN = (
     "describe: no value of columns {columns} has enough rows to be shown. State categories=, or "
-    "take a larger delta; with an epsilon above about 1000 also n_rows='public'"
+    "take a larger epsilon; with one above about 1000 also n_rows='public'"
 )
 _UNSURE = (
     "describe: the learned bounds of columns {columns} may be far off, and with them all that is "

@@ -47,6 +47,7 @@ def fit_private(estimator, X):
     with warnings.catch_warnings():
         # Of bins that coincide: by released quantiles.
         warnings.filterwarnings("ignore", message="DPKBinsDiscretizer")
+        warnings.filterwarnings("ignore", message=".*rows are too few for this epsilon")
         warnings.filterwarnings("ignore", message="DPStandardScaler: bounds were learned")
         # Of centres that coincide: they are released.
         warnings.filterwarnings("ignore", message=".*centres coincide")

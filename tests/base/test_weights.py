@@ -90,7 +90,6 @@ def test_weights_are_refused_before_the_charge(kind):
         (np.full(50, np.nan), "sample_weight contains NaN"),
         (np.full(50, np.inf), "sample_weight contains NaN or infinity"),
         (np.ones((50, 2)), "one-dimensional"),
-        (1.0, "one-dimensional"),
         (["a"] * 50, "sample_weight must be real"),
     ):
         with pytest.raises(ValueError, match=text):

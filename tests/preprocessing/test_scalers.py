@@ -172,7 +172,9 @@ ESTIMATORS = [
 ]
 
 
-@pytest.mark.filterwarnings("error", "ignore:DPStandardScaler. bounds were learned")
+@pytest.mark.filterwarnings(
+    "error", "ignore:DPStandardScaler. bounds were learned", "ignore:.*rows are too few for this"
+)
 @each("table", [pytest.param(t, id=name) for name, t in containers()])
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
 def test_no_rows_make_it_fail(estimator, table):

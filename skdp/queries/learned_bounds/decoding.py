@@ -410,6 +410,8 @@ class LearnedBox:
             return ""
         times = math.ceil(10.0 * self.short - 1e-6) / 10.0
         rows = float(f"{times * self.n:.1e}")
+        if times > 100.0:  # beside so few rows their number itself is noise
+            return f"use about {rows:,.0f} rows, or an epsilon larger in proportion"
         return f"use {times:g} times as many rows (about {rows:,.0f}) or as large an epsilon"
 
     def column(self, j: int, low: float, high: float) -> LearnedBox:
