@@ -72,8 +72,9 @@ class ExpectedErrorMixin(PrivateMixin):
             fit.
         like : array-like or table, pair (X, y), or fitted estimator, default=None
             Public rows that resemble the private ones (made-up ones will do), best as many as
-            you will fit; with their targets, if a fit takes some. **Never the private rows themselves**: the
-            answer is not private. Or an earlier fit, if that contains enough information.
+            you will fit; with their targets, if a fit takes some. **Never the private rows
+            themselves**: the answer is not private. Or an earlier fit, if that contains enough
+            information.
 
         Returns
         -------
