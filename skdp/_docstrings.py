@@ -218,7 +218,7 @@ def _completed(doc: str, item: Any, owner: str) -> str:
     for entry in re.split(r"^(?=\S)", sections.pop("Parameters", "").strip("\n"), flags=re.M)[1:]:
         names = [name.strip(" *") for name in re.split(r" :|\n", entry)[0].split(",")]
         entries.update({name: entry.strip("\n") + "\n" for name in names})
-    for name in known.keys() - entries.keys() if estimator or not inspect.isclass(item) else ():
+    for name in known.keys() - {"self", *entries} if estimator or not inspect.isclass(item) else ():
         if name in _TYPES or not (estimator or known[name].annotation is inspect.Signature.empty):
             entries[name] = _entry(name, known[name], item.__name__)
     order = {name: place for place, name in enumerate(known)}
@@ -254,8 +254,11 @@ def documenter(blocks: Mapping[str, str] | None = None) -> Callable[[T], T]:
     table = {**_BLOCKS, **(blocks or {})}
 
     def documented(item: T) -> T:
-        methods = vars(item).values() if inspect.isclass(item) else ()
-        for part in (item, *(getattr(method, "__func__", method) for method in methods)):
+        members = vars(item).values() if inspect.isclass(item) else ()
+        methods = [getattr(member, "__func__", member) for member in members]
+        # Those that are there for some models only are functions wrapped into descriptors.
+        methods = [m if inspect.isfunction(m) else getattr(m, "__wrapped__", m) for m in methods]
+        for part in (item, *methods):
             public = inspect.isfunction(part) and not part.__name__.startswith("_")
             if (part is item or public) and part.__doc__:
                 text = _with_blocks(part.__doc__, table)
