@@ -99,7 +99,7 @@ MUTANTS = (
     _m(
         "a second session on a budget of its own", "synthetic._mwem",
         "rounds = _Rounds(session, plan,",
-        f"rounds = _Rounds({FREE}, budget=PrivacyBudget(1e3, 0.5)), plan,",
+        f"rounds = _Rounds({FREE}, budget=__import__(\"skdp\").PrivacyBudget(1e3, 0.5)), plan,",
         f"{CHARGES}[mwem-diagonal]",
     ),
     _m(
