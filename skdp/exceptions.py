@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
@@ -154,6 +157,34 @@ def outside_level() -> int:
             return level
         level, frame = level + 1, frame.f_back
     return level
+
+
+_LATE: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("late", default=None)
+
+
+def warn_at_end(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the first caller outside skdp; inside a fit, when what it paid for is kept."""
+    late = _LATE.get()
+    if late is None:
+        warnings.warn(text, category, stacklevel=outside_level())
+    else:
+        late.append((text, category))
+
+
+@contextmanager
+def warnings_at_end() -> Iterator[None]:
+    """Hold back what `warn_at_end` says until the block ends without an error.
+
+    A filter may make errors of warnings, and an error inside a fit undoes it.
+    """
+    late: list[tuple[str, type[Warning]]] = []
+    outer = _LATE.set(late)
+    try:
+        yield
+    finally:
+        _LATE.reset(outer)
+    for text, category in late:
+        warnings.warn(text, category, stacklevel=outside_level())
 
 
 def action_of_filters(text: str, category: type[Warning], frame: FrameType) -> str:

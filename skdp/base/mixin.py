@@ -52,7 +52,7 @@ from skdp.base.context import CallContext, allowed_delta, public_key, unit_of
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ambient_budget
 from skdp.core import PRIVATE_ROWS, Session, check_allowance
-from skdp.exceptions import FoldsWarning, outside_level
+from skdp.exceptions import FoldsWarning, outside_level, warnings_at_end
 from skdp.parameters import (
     PRIVATE,
     Reals,
@@ -327,7 +327,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
         """
         check_kinds(self)
         check_caller(self)
-        with unchanged_on_error(self):
+        with warnings_at_end(), unchanged_on_error(self):
             vars(self).pop("max_rows_per_unit_", None)  # of an earlier fit
             outer = _GROUPS.set((self, groups))
             try:

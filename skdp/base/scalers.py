@@ -6,7 +6,6 @@ Columns with missing values are summarised over their non-missing rows.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -27,7 +26,7 @@ from skdp.base.expected_error import (
 from skdp.base.mixin import in_precision_of, keeps_precision
 from skdp.base.transformers import Transformer
 from skdp.core import Box, RowSum, Session
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_at_end
 from skdp.planning import Allowance, bounds_in, learned_before, row_count
 from skdp.queries import CellQuantile, FilledCells, LearnedBounds, LearnedBox, OfColumn, moments
 from skdp.tabular import ONE_PLACE, ColumnPlan, check_columns, check_public_array, listed
@@ -386,7 +385,7 @@ def warn_of_few_rows(estimator: Any, what: str, times: float, why: str = "") -> 
     if not why:
         more = f"{math.ceil(10.0 * times) / 10.0:g} times as many rows or as large an epsilon"
         why = f"rows are too few for this epsilon. Use {more}"
-    warnings.warn(f"{type(estimator).__name__}: {what}: {why}", stacklevel=outside_level())
+    warn_at_end(f"{type(estimator).__name__}: {what}: {why}")
 
 
 _SHORT = 2.0  # times the rows that errors ask for; with 2.5, a fifth of the results were absurd
@@ -422,4 +421,4 @@ def warn_of_doubtful_bounds(estimator: Any, errors: Floats, boxes: list[LearnedB
             bounds=bounds,
             more=f"; or {rows}" if rows else "",
         )
-        warnings.warn(text, stacklevel=outside_level())
+        warn_at_end(text)

@@ -8,7 +8,6 @@ releases how often the fitted distribution is right, which calibrates probabilit
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import field, replace
 from itertools import combinations
 from typing import Any, ClassVar, Self
@@ -28,7 +27,7 @@ from skdp.base.calibration import Recalibration, SoftLabels, calibration_share
 from skdp.base.classifiers import warn_of_column
 from skdp.core import PrivacyCertificate, Session
 from skdp.ensemble._blocks import Floats, check_model, seeded, with_tags_of
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_at_end
 from skdp.parameters import Integers, Table, naming
 from skdp.planning import row_count
 from skdp.queries import TableScores
@@ -457,9 +456,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
                 none = self._selects_classes and all(label is None for label in y.tolist())
                 constant.fit(X, np.full(len(y), OTHER) if none else y)
         if self._plans is not None:  # it may not take the learned values
-            warnings.warn(
-                _CONSTANT.format(type(self).__name__, problem), stacklevel=outside_level()
-            )
+            warn_at_end(_CONSTANT.format(type(self).__name__, problem))
         return constant
 
     # --- probabilities --------------------------------------------------------------------------

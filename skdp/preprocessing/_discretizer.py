@@ -7,7 +7,6 @@ widths.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import field
 from fractions import Fraction
 from itertools import pairwise
@@ -36,7 +35,7 @@ from skdp.base.transformers import (
     input_names,
 )
 from skdp.core import Box, Session
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_at_end
 from skdp.parameters import STEP, Integers, Table, check_parameter, naming, shown
 from skdp.planning import Allowance, bounds_in, row_count
 from skdp.quantile import TEXTS, DPQuantile, check_multiples
@@ -298,7 +297,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             constant = [names[j] for j in fewer if self.n_bins_[j] == 1]
             text = _FEWER.format(type(self).__name__, listed([names[j] for j in fewer]))
             text += _CONSTANT.format(listed(constant)) if constant else ""
-            warnings.warn(text, stacklevel=outside_level())
+            warn_at_end(text)
 
     def transform(self, X: ArrayLike) -> Any:
         """Return the bins of the caller's rows.

@@ -37,7 +37,7 @@ from skdp.base.transformers import (
     selected,
     stated_categories,
 )
-from skdp.exceptions import outside_level
+from skdp.exceptions import outside_level, warn_at_end
 from skdp.parameters import FLAG, Integers, Reals, Table, naming, shown
 from skdp.planning import Allowance
 from skdp.queries import MarginalCells, least_shown, row_counts
@@ -621,10 +621,9 @@ class DPOneHotEncoder(Encoder):
         place = Places(self.categories_[j])(cell_key(self.drop[j]), -1)
         if place < 0 or (places is not None and places[place] == size - 1):
             reason = "was not selected" if place < 0 else "is infrequent"
-            warnings.warn(  # both are released
+            warn_at_end(  # both are released
                 f"Unable to drop category {shown(self.drop[j])} from feature {j} because it "
-                f"{reason}: all categories of the feature are encoded",
-                stacklevel=outside_level(),
+                f"{reason}: all categories of the feature are encoded"
             )
             return None
         return place

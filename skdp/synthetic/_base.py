@@ -18,7 +18,6 @@ nothing else.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
@@ -38,7 +37,7 @@ from skdp.base.context import allowed_delta
 from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
 from skdp.budget import Cost, gdp_mu
 from skdp.core import Session
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_at_end
 from skdp.planning import Allowance
 from skdp.queries import DOUBT_FAR, DOUBT_ONE_VALUE, LearnedRange, learn_domain, marginals
 from skdp.synthetic._queries import Functions, Queries, as_queries
@@ -280,20 +279,14 @@ class LearningMixin(PrivateMixin):
         }
         if none:
             rest = next(iter(none.values()))
-            warnings.warn(
-                _NONE_FOUND.format(name=name, columns=listed(list(none)), rest=rest),
-                stacklevel=outside_level(),
-            )
+            warn_at_end(_NONE_FOUND.format(name=name, columns=listed(list(none)), rest=rest))
         if few and (numbers := [plan.label for plan in plans if plan.source == NUMBERS]):
-            warnings.warn(
-                _FEW.format(name=name, columns=listed(numbers)), stacklevel=outside_level()
-            )
+            warn_at_end(_FEW.format(name=name, columns=listed(numbers)))
             return
         for doubt, message in _DOUBTS.items():
             doubtful = [label for label, r in self.learned_ranges_.items() if doubt in r.doubts]
             if doubtful:
-                text = message.format(name=name, columns=listed(doubtful))
-                warnings.warn(text, stacklevel=outside_level())
+                warn_at_end(message.format(name=name, columns=listed(doubtful)))
 
 
 # --- releasers ------------------------------------------------------------------------------------

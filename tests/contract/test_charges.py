@@ -6,7 +6,10 @@ session that is opened, by whomever and on whatever budget. Their sum is what th
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import math
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -135,6 +138,25 @@ def test_a_fit_that_fails_after_its_charge_gets_nothing_back(case, monkeypatch):
     # A pipeline stops in its first step.
     assert exact(budget.spent.epsilon) == (1 if case.name == "pipeline" else epsilon)
     assert len(budget.charges) == 1
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_a_paid_fit_outlives_its_warnings(case):
+    """Where a filter makes errors of warnings, what was paid for is kept all the same."""
+    budget = PrivacyBudget(1e6, 0.9)
+    estimator = case.make(epsilon=1.0, delta=0.0, budget=budget, random_state=None)
+    for part in parts_of(estimator):
+        defaults = inspect.signature(type(part)).parameters
+        for name in {"bounds", "target_bounds"} & set(part.get_params()):
+            if defaults[name].default == "private":
+                part.set_params(**{name: "private"})
+    X, y = case.table(rows(N, case.n_features, 0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with contextlib.suppress(Warning):
+            estimator.fit(X) if y is None else estimator.fit(X, y)
+    kept = sum(hasattr(part, "privacy_") for part in parts_of(estimator))
+    assert len(budget.charges) <= kept
 
 
 # --- what must be found --------------------------------------------------------------------------
