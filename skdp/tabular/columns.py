@@ -502,6 +502,8 @@ def flat_columns(values: Any, name: str) -> tuple[list[Any], bool]:
         array = run_isolated(lambda: read(values), None, no_restart)
     if array is None or array.ndim not in (1, 2):
         return [], False
+    if not any(hasattr(values, own) for own in ("dtype", "typecode", "format")):
+        array = array.astype(object)  # its class may have taken the type from its cells
     if array.ndim == 1:
         return [array], False
     if type(array) is np.matrix:

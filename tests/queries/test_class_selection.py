@@ -202,7 +202,15 @@ def test_an_array_of_booleans_needs_no_selection():
         def __getitem__(self, i):
             return self.values[i]
 
-    for untyped in (y.tolist(), Sequence(y.tolist()), Sequence([*y.tolist()[1:], "x"])):
+    class ReadByItself(Sequence):
+        def __array__(self, dtype=None, copy=None):
+            return np.array(self.values, dtype=dtype)
+
+    labels = y.tolist()
+    for untyped in (
+        labels,
+        *(c(v) for c in (Sequence, ReadByItself) for v in (labels, [*labels[1:], "x"])),
+    ):
         with pytest.warns(UserWarning, match="had enough rows"):
             assert not len(model.fit(X, untyped).classes_)
 
