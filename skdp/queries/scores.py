@@ -118,7 +118,7 @@ class NormalScores:
     def lead(self, x: Floats) -> tuple[Floats, float]:
         """Return about the lead of the second of two classes, and a bound on its error."""
         check_width(x, self.mean.shape[1])
-        if len(self.mean) != 2:
+        if len(self.mean) != 2 or self.var.min() < 1e-300:  # reciprocals could be infinite
             return _UNKNOWN
         block, low, high = by_columns(x, self.low, self.high)
         columns = np.clip(block, low, high)

@@ -206,8 +206,12 @@ def test_a_row_alone_decides_its_scores(n):
 
 
 @settings(max_examples=100, deadline=None)
-@given(seed=st.integers(0, 2**32), exponent=st.sampled_from([-300, -8, 0, 8, 140, 300]))
-def test_products_put_rows_in_the_bins_of_their_leads(seed, exponent):
+@given(
+    seed=st.integers(0, 2**32),
+    exponent=st.sampled_from([-300, -8, 0, 8, 140, 300]),
+    size=st.sampled_from([1.0, 1e-200]),
+)
+def test_products_put_rows_in_the_bins_of_their_leads(seed, exponent, size):
     """Also where leads are cuts, or rows differ from a cut in the last bits, or sums overflow."""
     rng = np.random.default_rng(seed)
     low, high = -rng.random(4), rng.random(4)
@@ -215,6 +219,9 @@ def test_products_put_rows_in_the_bins_of_their_leads(seed, exponent):
     if rng.random() < 0.3:
         means[1], variances[1] = means[0], variances[0]
     rows = rng.normal(size=(40, 4))
+    if size < 1.0:  # reciprocals of the variances overflow
+        low, high, means, rows = low * size, high * size, means * size, rows * size
+        variances *= 1e-309
     rows[20:] = np.nextafter(rows[:20], rng.normal(size=4))
     for scores in (
         LinearScores(Box(low, high), means, rng.normal(size=2)),
