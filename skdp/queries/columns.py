@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -117,10 +117,20 @@ class OfColumn(Derived):
     - `stop`: For the columns from `column` to before this one.
     """
 
-    name: ClassVar[str] = "column"
     column: Any
     query: Any
     stop: int | None = None
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """Such as "quantiles of columns 2 to 4"."""
+        if isinstance(self.column, tuple):
+            which = f"{len(self.column)} columns"
+        elif self.stop is None or self.stop == self.column + 1:
+            which = f"column {self.column}"
+        else:
+            which = f"columns {self.column} to {self.stop - 1}"
+        return f"{self.query.name} of {which}"
 
     def table(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> PrivateTable:
         query = self.query
