@@ -622,7 +622,9 @@ class _LeastSquares(TargetRegressor):
         moved = np.append(products[:d] ** 2 @ u + means[:d] ** 2 * constant, t**2 * means**2 @ u)
         return np.asarray((back @ least.inverse) ** 2 @ moved)
 
-    def summary(self, level: float = 0.95, *, of: str = "population", target: int = 0) -> Summary:
+    def summary(
+        self, level: float = 0.95, *, of: str = "population", target: int | None = None
+    ) -> Summary:
         """Return coefficients that are not shrunk, with errors, tests and intervals.
 
         Predictions use `coef_`, which is shrunk where that makes them better. An interval about
@@ -636,7 +638,7 @@ class _LeastSquares(TargetRegressor):
             Whose coefficients are estimated: those of the population that the rows were drawn from,
             with errors due to sampling and noise, or those of the rows at hand, with errors due to
             noise alone.
-        target : int, default=0
+        target : int, default=None
             Which one of several, by its column in y.
 
         Returns
@@ -656,6 +658,8 @@ class _LeastSquares(TargetRegressor):
         check_is_fitted(self)
         check_parameter(of, "of", "population", "rows")
         level = check_level(level)
+        if target is None and len(self._inference) == 1:
+            target = 0
         if not (isinstance(target, int) and 0 <= target < len(self._inference)):
             raise ValueError(
                 f"target must be an integer from 0 to {len(self._inference) - 1}, got {target!r}"

@@ -282,8 +282,9 @@ def test_several_targets_are_fitted_from_one_release(delta, relation):
     assert all(each.count("second moment") == 1 for each in names)
     with pytest.raises(ValueError, match="penalties do not correspond: 3 != 1"):
         made.fit(X, y)
-    with pytest.raises(ValueError, match="target must be an integer from 0 to 2"):
-        made.summary(target=3)
+    for target in (3, None):
+        with pytest.raises(ValueError, match="target must be an integer from 0 to 2"):
+            made.summary(target=target)
     expected = DPRidge(epsilon=1e3, **bounds).expected_error(3000, like=(X, Y))
     assert 0 < expected < 0.2
 
