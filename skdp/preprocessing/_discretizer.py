@@ -243,7 +243,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         if off > _OFF:
             what = f"edges are off by about {min(off, max(sizes)):.1g} bins"
             warn_of_few_rows(self, what, off / _OFF)
-        elif learned is not None and learned.short > _SHORT and self.strategy == "uniform":
+        elif learned is not None and learned.short > _SHORT:
             what = "learned bounds, and all bins with them, may be far off"
             warn_of_few_rows(self, what, learned.short / _SHORT)
         return self

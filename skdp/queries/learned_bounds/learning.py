@@ -221,7 +221,7 @@ def _short(n: float, d: int, level: float, adjacency: str, *, pure: bool) -> flo
     times = 1.0
     while times < 1e5:
         plan = plan_learning(n * times, d, level, adjacency, pure=pure)
-        if plan.sure and plan.visible <= _VISIBLE:
+        if plan.sure and plan.visible <= _VISIBLE and plan.mode == "columns":
             break
         times *= 1.05
     return times
