@@ -1,7 +1,7 @@
 """Columns in bins: `DPKBinsDiscretizer`.
 
-A fit releases bounds, unless they are stated, and quantiles of each column, unless bins have equal
-widths.
+A fit releases bounds, unless they are stated, and quantiles of each column: the edges between bins,
+or the outer edges of bins of equal width.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from skdp.base.expected_error import (
     resampled,
 )
 from skdp.base.mixin import in_precision_of
-from skdp.base.scalers import warn_of_few_rows
+from skdp.base.scalers import release_range, warn_of_few_rows
 from skdp.base.transformers import (
     Floats,
     Transformer,
@@ -113,8 +113,8 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); values beyond them are in the first or the last bin.
-        ``"private"`` learns them; with ``strategy="quantile"`` for at most a fifth of the
-        allowance.
+        ``"private"`` learns them: for at most a fifth of the allowance, or with
+        ``strategy="uniform"`` as `DPMinMaxScaler` learns a range, between extreme quantiles.
     {candidates}
 
     Attributes
@@ -134,9 +134,10 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated, and with ``strategy="quantile"`` the
-    ``n_bins - 1`` inner edges of every column, with the *sensitivity* (1 in ranks if a row is
-    replaced; at most the larger of q and 1 - q if one is added or removed) and the *mechanism*
+    **Privacy.** *Released*: bounds, if not stated, and quantiles: the ``n_bins - 1`` inner edges of
+    every column, or with ``strategy="uniform"`` the outer ones, with the *sensitivity* (1 in ranks
+    if a row is replaced; at most the larger of q and 1 - q if one is added or removed) and the
+    *mechanism*
     (exponential) of `skdp.quantile.DPQuantile`. *Charged*: at most (epsilon, delta), once, before
     any noise, to ``budget``. With ``strategy="uniform"`` and stated bounds nothing is released or
     charged. Proofs: ``skdp/queries/quantiles.md``.
@@ -147,7 +148,8 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
 
     **Expected error.** With quantiles, in ranks, as for `skdp.quantile.DPQuantile`: the mean number
     of rows between an edge and the exact quantile. It needs `like`, public rows. With equal widths,
-    the part of the rows beyond the bounds: zero if they are stated, otherwise it needs `like`.
+    the part of the rows beyond the outer edges: zero if bounds are stated, otherwise it needs
+    `like`.
 
     References
     ----------
@@ -200,10 +202,10 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         return stated
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        if self.strategy == "uniform":
-            return 1.0  # bounds are all that is learned
         if n_features is None:
             return math.nan
+        if self.strategy == "uniform":
+            return allowance.choice_scale(n_features)
         return allowance.choice_scale(sum(map(_depth, self._sizes_in(n_features))))
 
     def _sizes_in(self, n_features: int) -> list[int]:
@@ -232,8 +234,10 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
                 self.privacy_ = self._context().nothing_released()
             else:
                 with self._session(rows) as session:
-                    if self.strategy == "uniform":  # bounds are all, for the whole allowance
-                        self.bounds_, learned = bounds_in(session, stated, share=None)
+                    if self.strategy == "uniform":
+                        # Learned bounds may lie far beyond the rows; extreme quantiles do not.
+                        _, learned, _, *ends = release_range(session, "auto")
+                        self.bounds_ = ends[0], ends[1]
                     else:
                         self.bounds_, learned = bounds_in(session, stated)
                         off = self._bins_off(session, learned, max(sizes))
