@@ -358,9 +358,17 @@ def _ends(box: Box, q: float) -> tuple[CellQuantile, CellQuantile]:
 
 
 def _outer(bounds: Pair, first: Floats, last: Floats) -> Pair:
-    """Return the outer edges of the chosen cells; noise may exchange the two cells."""
-    half_cell = (bounds[1] - bounds[0]) / N_CELLS / 2
-    return np.minimum(first, last) - half_cell, np.maximum(first, last) + half_cell
+    """Return the outer edges of the chosen cells; noise may exchange the two cells.
+
+    Where both are one cell, most rows have one value, such as 0, and the others may lie anywhere
+    within the bounds: these are the range, unless all columns have the same ones.
+    """
+    low, high = bounds
+    cell = (high - low) / N_CELLS
+    least, most = np.minimum(first, last), np.maximum(first, last)
+    own = low.size == 1 or np.ptp(low) > 0 or np.ptp(high) > 0
+    equal = (most - least < cell / 2) & own
+    return np.where(equal, low, least - cell / 2), np.where(equal, high, most + cell / 2)
 
 
 # --- quantile levels and doubtful bounds -------------------------------------------------------

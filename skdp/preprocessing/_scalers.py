@@ -362,7 +362,8 @@ class DPMinMaxScaler(Scaler):
     ----------
     data_min_, data_max_ : ndarray of shape (n_features,)
         The stated bounds; otherwise private quantiles of the levels `q_` and 1 - `q_`, rounded to
-        1/4096 of the width of `bounds_`. Always ``data_min_ < data_max_``.
+        1/4096 of the width of `bounds_`. Where both quantiles are one value, such as 0, `bounds_`:
+        the other rows may lie anywhere within them. Always ``data_min_ < data_max_``.
     data_range_ : ndarray of shape (n_features,)
         ``data_max_ - data_min_``.
     scale_, min_ : ndarray of shape (n_features,)

@@ -97,6 +97,15 @@ def test_minmax_scaler_without_noise_and_bounds(X, adjacency, delta):
     assert_allclose(scaler.transform(X), MinMaxScaler().fit_transform(X), atol=0.01)
 
 
+def test_range_of_a_column_that_is_nearly_always_zero():
+    """Both quantiles are 0 in half of the fits: the range was 1/4096, so that ones became 4096."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.arange(6500) < 250, rng.normal(size=(6500, 9))])
+    for seed in range(10):
+        scaler = DPMinMaxScaler(delta=0.0, random_state=seed).fit(X)
+        assert np.abs(scaler.transform(X)).max() < 1000
+
+
 @pytest.mark.parametrize("q", [0.0102, 0.2002, 0.3701])  # 2000 q is no whole number
 def test_minmax_scaler_releases_the_quantiles_asked_for(X, q):
     m = DPMinMaxScaler(q=q, epsilon=NOISELESS).fit(X)
