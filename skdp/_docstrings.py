@@ -26,7 +26,8 @@ SHARED_TEXTS = {
     "bounds": (
         "Range of each column, from public knowledge: two numbers, two arrays, or a mapping from "
         "column name to (low, high); values beyond them count as the nearest bound. "
-        '``"private"`` learns them, for at most a fifth of the allowance.'
+        '``"private"`` learns them, for a fifth of the allowance at most; where rows are few, for '
+        "up to a half."
     ),
     "budget": (
         "Budget to charge; it also sets the neighbouring relation. None: the budget of an "

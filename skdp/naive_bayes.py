@@ -243,7 +243,7 @@ class DPCategoricalNB(_NaiveBayes):
     categories : list of array-like or None, default=None
         The categories of each column, from public knowledge. A cell with another value is ignored.
         None, without `min_categories`: the whole numbers from 0 to a learned bound, at most 255,
-        for at most a fifth of the allowance.
+        for a fifth of the allowance at most; where rows are few, for up to a half.
     alpha : float, default=1.0
         Smoothing: added to each count; above 0.
     fit_prior : bool, default=True

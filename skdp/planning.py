@@ -38,7 +38,7 @@ __all__ = [
     "LEARNING_SHARE", "Allowance", "bounds_in", "learned_before", "pure_is_less", "row_count",
 ]  # fmt: skip
 
-LEARNING_SHARE = 0.2  # of the allowance, at most, for bounds that only say where rows are
+LEARNING_SHARE = 0.5  # of the allowance, at most, for bounds that only say where rows are
 
 _OF_LEARNING = 0.6  # of the allowance: a typical part of one count
 
@@ -291,19 +291,19 @@ def bounds_in(
     stated: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     *,
     errors: bool = False,
-    share: Any = LEARNING_SHARE,
+    share: Any = None,
     **options: Any,
 ) -> tuple[tuple[NDArray[np.float64], NDArray[np.float64]], LearnedBox | None]:
     """Return the stated bounds, or learn them: with `errors` as closely as those ask for.
 
     And what was learned, here or in the `describe` that stated bounds are from; or None.
 
-    - `share`: The most that they may take; None: no such limit.
+    - `share`: The most that they may take; None: what `LearnedBounds` takes by itself.
     - `**options`: Of `LearnedBounds`.
     """
     if stated is not None:
         return stated, learned_before(stated)
     from skdp.queries import LearnedBounds
 
-    learned = session.answer(LearnedBounds(audit=errors, **options), None if errors else share)
+    learned = session.answer(LearnedBounds(audit=errors, **options), share)
     return (learned.low, learned.high), learned

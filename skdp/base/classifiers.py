@@ -528,9 +528,9 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         """Return what is stated of the columns (their bounds), or raise before the charge."""
         return self._stated_bounds(n_features)
 
-    def _bounds(self, session: Session, stated: Any) -> LearnedBox | None:
+    def _bounds(self, session: Session, stated: Any, most: float = 0.3) -> LearnedBox | None:
         """Set `bounds_` to stated or learned bounds; return the learned box."""
-        self.bounds_, learned = bounds_in(session, stated)
+        self.bounds_, learned = bounds_in(session, stated, most=most)
         if learned is not None:
             self.bounds_ = finite_squares(self.bounds_)
         return learned

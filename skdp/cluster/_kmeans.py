@@ -274,7 +274,7 @@ class DPKMeans(
                 return fit_in_ball(session, *count, k)
             options = {"n": count[0]}
         learned = bounds is None
-        (low, high), _ = bounds_in(session, bounds, share=None, **options)
+        (low, high), _ = bounds_in(session, bounds, share=1, **options)
         box = PublicBox(low, high, weight_bound)
         clustering = cluster(
             session,

@@ -36,6 +36,8 @@ _CELLS_SHARE = 0.05
 # A bin has at least so many rows, and so many standard errors of a cell's count.
 _LEAST_ROWS, _CELL_NOISE = 20.0, 2.0
 _ROUNDS, _MOST_ROUNDS, _PURE_ROUNDS = 20, 60, 5
+_LEARNING = 0.2  # of the allowance, for bounds: with more, bins have too little
+
 _LENGTH = 4.0  # of all steps together
 _SHORTER = 0.7  # factor on the length after a step that turned back
 _LARGEST = 1e300
@@ -284,7 +286,7 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
         check_size("classes and n_bins", n_classes * n_features * int(self.n_bins))
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
-        self._bounds(session, public)
+        self._bounds(session, public, _LEARNING)
         counts, spread = class_counts(session, n_classes)
         logs = np.log(counts + spread)  # a ratio that noise hides is shrunk to 1
         logs -= logs.mean()

@@ -60,9 +60,10 @@ class DPHistogramDensity(BoxDensity):
         number from the number of rows (noisy where it is private), epsilon and delta.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); rows outside are in no cell. ``"private"`` learns the box for at
-        most a fifth of the allowance. Without delta, this needs n * epsilon of about 1,500 for each
-        column; with fewer rows the box may be far off. Not used for columns with stated edges.
+        column name to (low, high); rows outside are in no cell. ``"private"`` learns the box, for a
+        fifth of the allowance at most; where rows are few, for up to a half. Without delta, this
+        needs n * epsilon of about 1,000 for each column; with fewer rows the box may be far off.
+        Not used for columns with stated edges.
 
     Attributes
     ----------

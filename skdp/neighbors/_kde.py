@@ -90,9 +90,9 @@ class DPKernelDensity(BoxDensity):
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high). A row outside is not moved: it counts as far as its kernel
-        reaches into the box. ``"private"`` learns the box for at most a fifth of the allowance.
-        Without delta, this needs n * epsilon of about 1,500 for each column; with fewer rows the
-        box may be far off.
+        reaches into the box. ``"private"`` learns the box, for a fifth of the allowance at
+        most; where rows are few, for up to a half. Without delta, this needs n * epsilon of about
+        1,000 for each column; with fewer rows the box may be far off.
 
     Attributes
     ----------

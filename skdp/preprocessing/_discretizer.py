@@ -113,8 +113,9 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); values beyond them are in the first or the last bin.
-        ``"private"`` learns them: for at most a fifth of the allowance, or with
-        ``strategy="uniform"`` as `DPMinMaxScaler` learns a range, between extreme quantiles.
+        ``"private"`` learns them, for a fifth of the allowance at most, or for up to a half where
+        rows are few; with ``strategy="uniform"`` as `DPMinMaxScaler` learns a range, between
+        extreme quantiles.
     {candidates}
 
     Attributes
