@@ -274,6 +274,10 @@ _SHARES_ONLY = (
     "{}: its {} classes were found with nearly all of the allowance, so their shares are all that "
     "is predicted. State them, classes=[...], or take a larger epsilon or delta"
 )
+_SHARES_OF_FEW = (
+    "{}: rows times epsilon are so few that only the shares of its {} classes are predicted. State "
+    "bounds, or take more rows or a larger epsilon"
+)
 _NO_CLASS = (
     "{}: no class had enough rows to be selected, so there is nothing to predict. State them, "
     "classes=[...], or take a larger epsilon or delta; for a y of many different numbers, take a "
@@ -466,6 +470,8 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
             self.privacy_ = session.certificate()
         if self._constant is not None:  # decided by what is released, so a warning may tell it
             text = _FEW_CLASSES if len(classes) < 2 else _SHARES_ONLY
+            if hasattr(self, "bounds_"):
+                text = _SHARES_OF_FEW
             text = text.format(type(self).__name__, len(classes))
             warnings.warn(text, stacklevel=outside_level())
         return self
@@ -475,8 +481,10 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         self._constant = np.zeros(1)
         if n_classes > 1:
             query = row_counts(Labels(n_classes), "counts of labels")
-            self.class_count_ = np.maximum(session.answer(query).value, 1.0)
-            logs = np.log(self.class_count_)
+            released = session.answer(query)
+            self.class_count_ = np.maximum(released.value, 1.0)
+            # Shares that noise hides are shrunk to equal ones: a class with a noisy 0 may be large.
+            logs = np.log(self.class_count_ + float(released.std))
             self._constant = logs[1:] - logs[:1] if n_classes == 2 else logs
 
     @property

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 from skdp import Domain, DPTrainOnRelease, PrivacyBudget
 from skdp.base.calibration import shrunk_shares
 from skdp.core.clipping import Box
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
+from skdp.linear_model import DPLogisticRegression
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPNearestCentroid
 from skdp.queries import TableScores, leads
@@ -232,3 +234,21 @@ def test_products_put_rows_in_the_bins_of_their_leads(seed, exponent, size):
         with np.errstate(all="ignore"):
             cells = ScoreCells(scores, cuts).of_rows(rows, np.ones(40, dtype=np.int64))
         assert cells.ravel().tolist() == (2 * np.searchsorted(cuts, lead, "right") + 1).tolist()
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_few_rows_with_learned_bounds_get_the_shares_of_classes(delta):
+    """Of 110 rows at epsilon .3: fits had a log loss of 1.4 on average, up to 2.5; ln 3 is 1.1."""
+    rng = np.random.default_rng(0)
+    y = np.arange(110) % 3
+    X = rng.normal(size=(110, 4)) + y[:, None]
+    losses = []
+    for seed in range(8):
+        model = DPLogisticRegression(epsilon=0.3, delta=delta, classes=[0, 1, 2], random_state=seed)
+        with pytest.warns(UserWarning, match="only the shares of its 3 classes"):
+            model.fit(X, y)
+        assert not hasattr(model, "coef_") and model.bounds_[0].shape == (4,)
+        losses.append(log_loss(y, model.predict_proba(X)))
+    assert np.mean(losses) < 1.25
+    stated = DPLogisticRegression(epsilon=0.3, delta=delta, classes=[0, 1, 2], bounds=(-3, 5))
+    assert hasattr(stated.fit(X, y), "coef_")

@@ -107,7 +107,7 @@ def test_range_of_a_column_that_is_nearly_always_zero():
 
 
 def test_bounds_of_few_rows_hold_them():
-    """n epsilon is 300 a column: with a fifth of the allowance, two of three ranges were far off."""
+    """With a fifth of the allowance, two of three ranges were far off (n epsilon 300 a column)."""
     X = np.random.default_rng(0).normal(size=(3000, 10))
     for seed in range(4):
         scaler = DPMinMaxScaler(delta=0.0, random_state=seed).fit(X)
