@@ -22,9 +22,9 @@ from skdp.sql._relations import (
     is_aggregate,
     item_name,
 )
-from skdp.sql._sources import Compiler
+from skdp.sql._sources import LEFT, Compiler
 from skdp.sql._syntax import (
-    SOURCES,
+    TOO_LONG,
     clamp_of,
     is_anonymized,
     item_at,
@@ -552,7 +552,7 @@ def _left_keys(select: exp.Expr, body: Body, keys: list[Key]) -> str | None:
             "use GROUP BY with columns of the public table only, put the private table on the "
             "left, or use JOIN"
         )
-        refuse(select, SOURCES["left"][0], way)
+        refuse(select, LEFT, way)
     where = f" WHERE {' AND '.join(public.tests)}" if public.tests else ""
     columns = ", ".join(key.encoded(tree).sql for key in keys)
     return f"SELECT DISTINCT {columns} {public.source}{where} LIMIT {MOST_KEYS + 1}"
@@ -692,7 +692,7 @@ def _rows(select: exp.Expr, body: Body, unit: str | None, scope: ReleasedScope) 
     where = f" WHERE {' AND '.join(tests)}" if tests else ""
     sql = f"SELECT {', '.join(columns)} {body.source}{where}"
     if len(sql) > 4 * LONGEST_SQL:
-        refuse(select, *SOURCES["too long"])
+        refuse(select, *TOO_LONG)
     if scope.per_unit:
         places = range(1, 2 + max(len(scope.keys), 1))
         sql += f" GROUP BY {', '.join(map(str, places))}"
@@ -818,13 +818,12 @@ def check_names(select: exp.Expr, outputs: Iterable[Any]) -> None:
 
 def depends_on(scope: Any, used: Sequence[Specification]) -> tuple[str, ...]:
     """Return the released tables on which the rows, keys or values of a column depend."""
+    if not scope.released_tables:
+        return ()
     columns = {aggregate.column for aggregate in used if aggregate.column}
-    deps = scope.body.deps
-    for key in scope.keys:
-        deps |= key.row.deps
-    for name, item in scope.values.values():
-        deps |= item.deps if name in columns else 0
-    return tuple(table for i, table in enumerate(scope.released_tables) if deps >> i & 1)
+    texts = [scope.body.sql, *(key.row.sql for key in scope.keys)]
+    texts += [item.sql for name, item in scope.values.values() if name in columns]
+    return tuple(name for name in scope.released_tables if any(name in text for text in texts))
 
 
 def conditional_notes(plan: Plan, subqueries: Iterable[Any]) -> list[str]:

@@ -39,7 +39,6 @@ class Relation:
     matches: int = 1  # the most rows that public tables make of a private row
     pairs: int = 0  # the most rows of a unit in joins of private tables, 0 without such joins
     released: tuple[str, ...] | None = None  # of a released subquery: the columns that name a row
-    deps: int = 0  # released tables that it reads, as bits
     once: bool = False  # each unit has one row at most
 
 
@@ -181,7 +180,6 @@ class Body:
     public_left: PublicLeft | None = None
     matches: int = 1
     pairs: int = 0
-    deps: int = 0
     once: bool = False
 
     @property

@@ -183,8 +183,7 @@ def _subquery(
     columns = list(table.columns.values())
     if number:
         sql = f"(SELECT r.{quoted(columns[0].name)} FROM {table.source} AS r)"
-        bit = sum(item.released is not None for item in catalog.tables.values()) - 1
-        node.parent.meta[RELEASED] = Node(column_type(columns[0].kind), sql, deps=1 << bit)
+        node.parent.meta[RELEASED] = Node(column_type(columns[0].kind), sql)
     if number or _is_member(node):  # only a table has the columns of intervals
         columns = columns[: len(plan.outputs)]
     names = [exp.column(column.name, quoted=True) for column in columns]
@@ -206,7 +205,7 @@ def _of_released(node: exp.Expr, catalog: Catalog) -> bool:
     (item,) = relation.fields.values()
     sql = f"(SELECT r.{quoted(item.name)} FROM ({relation.sql}) AS r)"
     assert node.parent is not None
-    node.parent.meta[RELEASED] = Node(item.type, sql, deps=relation.deps)
+    node.parent.meta[RELEASED] = Node(item.type, sql)
     return True
 
 

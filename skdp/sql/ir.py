@@ -177,7 +177,6 @@ class Node:
     bounds: Box = None  # of the value, if columns are within their declared bounds
     value: Any = None  # a literal's value: Decimal, str or bool
     tags: frozenset[str] = frozenset()  # of a column: which ids it holds
-    deps: int = 0  # released tables on which it depends, as bits
     let: int | None = None  # the long operand that `parts` has several times: it is given a name
     depth: int = 1  # nested nodes
     length: int = 0  # characters of SQL
@@ -230,16 +229,13 @@ class Tree:
         parts: str,
         *args: Node,
         bounds: Box = None,
-        value: Any = None,
         let: int | None = None,
     ) -> Node:
         """Return a node with operands; `let` is the operand that its SQL has more than once."""
         key = (type_, type_.shown, parts, bounds, *map(id, args))
         node = self.known.get(key)
         if node is None:
-            depth, length, deps = 1, len(parts), 0
-            for node in args:
-                depth, deps = max(depth, node.depth + 1), deps | node.deps
+            depth, length = 1 + max((arg.depth for arg in args), default=0), len(parts)
             if let is not None and args[let].length <= _SHORT:
                 let = None
             for _, hole in _pieces(parts) if args else ():
@@ -253,7 +249,7 @@ class Tree:
                     f"the expression is too long: it has more than {LONGEST_SQL:,} characters of "
                     "DuckDB's SQL"
                 )
-            node = Node(type_, parts, args, bounds, value, frozenset(), deps, let, depth, length)
+            node = Node(type_, parts, args, bounds, let=let, depth=depth, length=length)
             self.known[key] = node
         return node
 
@@ -263,14 +259,12 @@ class Tree:
         sql: str,
         bounds: Box = None,
         tags: Iterable[str] = (),
-        deps: int = 0,
         value: Any = None,
     ) -> Node:
         """Return a node without operands: a column or a literal."""
-        key = (type_, type_.shown, sql, bounds, frozenset(tags), deps, value)
+        key = (type_, type_.shown, sql, bounds, frozenset(tags), value)
         if key not in self.known:
-            ids = frozenset(tags)
-            self.known[key] = Node(type_, sql, (), bounds, value, ids, deps, length=len(sql))
+            self.known[key] = Node(type_, sql, (), bounds, value, key[4], length=len(sql))
         return self.known[key]
 
     def null(self, type_: Type = NULL) -> Node:

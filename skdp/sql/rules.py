@@ -21,10 +21,8 @@ from skdp.sql.ir import (
     BOOL,
     DATE,
     DOUBLE,
-    FLOAT,
     LONGEST,
     MOST_YEARS,
-    NULL,
     NUMBERS,
     TEXT,
     TIME,
@@ -195,29 +193,17 @@ def _shifted(tree: Tree, node: exp.Binary, value: Node) -> Node:
 # --- casts --------------------------------------------------------------------------------------
 
 
-# Names in sqlglot: the type in DuckDB of a cast, and the type of its result.
-_CASTS: dict[str, tuple[str, Type]] = {
-    "TINYINT": ("TINYINT", Type("int", "TINYINT", 7)),
-    "SMALLINT": ("SMALLINT", Type("int", "SMALLINT", 15)),
-    "INT": ("INTEGER", Type("int", "INTEGER", 31)),
-    "BIGINT": ("BIGINT", BIGINT),
-    "INT128": ("HUGEINT", Type("int", "HUGEINT", 127)),
-    "UTINYINT": ("UTINYINT", Type("int", "SMALLINT", 8)),
-    "USMALLINT": ("USMALLINT", Type("int", "INTEGER", 16)),
-    "UINT": ("UINTEGER", Type("int", "BIGINT", 32)),
-    "UBIGINT": ("UBIGINT", Type("int", "HUGEINT", 64)),
-    "FLOAT": ("FLOAT", FLOAT),
-    "DOUBLE": ("DOUBLE", DOUBLE),
-    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR"), ("VARCHAR", TEXT)),
-    "BOOLEAN": ("BOOLEAN", BOOL),
-    "DATE": ("DATE", DATE),
-    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME"), ("TIMESTAMP", TIME)),
+# Names in sqlglot, and the types in DuckDB to which casts are supported.
+_CASTS = {
+    **{name: name for name in ("TINYINT", "SMALLINT", "BIGINT", "UTINYINT", "USMALLINT")},
+    **{name: name for name in ("UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "DATE")},
+    "INT": "INTEGER",
+    "UINT": "UINTEGER",
+    "INT128": "HUGEINT",
+    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR"), "VARCHAR"),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME"), "TIMESTAMP"),
 }
-_STATED = {
-    "TIME": column_type("TIME"),
-    "UUID": column_type("UUID"),
-    "TIMESTAMPTZ": column_type("TIMESTAMP WITH TIME ZONE"),
-}
+_STATED = {"TIME": "TIME", "UUID": "UUID", "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE"}  # literals
 _PARTS_OF_DATES = (
     "write EXTRACT(YEAR FROM x), or x - DATE '2020-01-01' for the days since then of a date"
 )
@@ -225,15 +211,14 @@ _PARTS_OF_DATES = (
 
 def _cast(tree: Tree, node: exp.Cast, value: Node) -> Node:
     name = node.to.this.name if hasattr(node.to.this, "name") else ""
-    via, goal = _CASTS.get(name, ("", NULL))
-    if name == "DECIMAL":
-        via, goal = name, _decimal_of(node)
     if name in _STATED and isinstance(value.value, str):  # such as TIME '12:30:00'
-        return stated_moment(tree, node, value, _STATED[name])
-    if goal == NULL:
+        return stated_moment(tree, node, value, column_type(_STATED[name]))
+    via = name if name == "DECIMAL" else _CASTS.get(name)
+    if via is None:
         reason = f"a cast to {said(node.to)} is not supported"
         way = "cast to BIGINT, DOUBLE, DECIMAL, VARCHAR, BOOLEAN, DATE or TIMESTAMP"
         refuse(node, reason, way)
+    goal = _decimal_of(node) if via == "DECIMAL" else replace(column_type(via), shown="")
     kind = value.type.kind
     if kind == "other":
         reason = f"{said(node)}: {said(node.this)} has a type that can only be counted"
