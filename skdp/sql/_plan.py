@@ -5,7 +5,6 @@ A plan is text and public numbers: no private row is read for it.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
@@ -32,7 +31,6 @@ from skdp.sql._syntax import (
     plain_aggregate,
     refusal,
     refuse,
-    refuse_bounds,
     said,
 )
 from skdp.sql.ir import (
@@ -49,7 +47,7 @@ from skdp.sql.ir import (
     text_of,
 )
 from skdp.sql.operators import TO_NUMBERS
-from skdp.sql.rules import compiled, condition
+from skdp.sql.rules import compiled, compiled_if, condition
 from skdp.user_code import or_raise
 
 MOST_KEYS = 100_000
@@ -109,6 +107,11 @@ class Specification:
     q: float = 0.5
     counts_rows: bool = False  # a sum of ones: a number of rows
 
+    @property
+    def is_count(self) -> bool:
+        """Whether it is an integer."""
+        return self.counts_rows or self.kind in ("count", "distinct_units")
+
     def given(self, bounds: Mapping[str, tuple[float, float]]) -> Any:
         """Return the aggregate in the form of `DPGroupBy.agg`."""
         if not self.column:
@@ -155,11 +158,9 @@ class Plan:
     levels: list[tuple[str, int]] = field(default_factory=list)
 
     @property
-    def public_keys(self) -> list[Any] | None:
-        """All keys, where columns that are grouped by are declared with them; else None."""
-        if not self.keys or any(key.known is None for key in self.keys):
-            return None
-        return list(itertools.product(*(key.known or () for key in self.keys)))
+    def keys_known(self) -> bool:
+        """Whether the columns that are grouped by are declared with all their values."""
+        return bool(self.keys) and all(key.known is not None for key in self.keys)
 
 
 # --- the select list ------------------------------------------------------------------------------
@@ -244,8 +245,7 @@ class ReleasedScope:
         """Return an aggregate or a key."""
         if is_anonymized(node) or isinstance(node, AGGREGATES):
             aggregate = self.specification(node)
-            counted = aggregate.counts_rows or aggregate.kind in ("count", "distinct_units")
-            leaf = self.tree.leaf(BIGINT if counted else DOUBLE, quoted(aggregate.name))
+            leaf = self.tree.leaf(BIGINT if aggregate.is_count else DOUBLE, quoted(aggregate.name))
             self.leaves[id(leaf)] = aggregate
             return leaf
         if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Interval):
@@ -262,10 +262,8 @@ class ReleasedScope:
         return None
 
     def _key(self, node: exp.Expr) -> Key | None:
-        try:
-            row = self.tree.answered(compiled(node, self.body.scope))
-        except ValueError:
-            return None
+        row = compiled_if(node, self.body.scope)
+        row = row and self.tree.answered(row)
         return next((key for key in self.keys if key.row is row), None)
 
     # --- aggregates -------------------------------------------------------------------------------
@@ -469,9 +467,7 @@ def _planned(
     *,
     anonymized: bool = False,
     ctes: Mapping[str, Any] | None = None,
-    unused: set[str] | None = None,
 ) -> Plan:
-    """Return a plan. Names of `unused` bounds stay in that set; without it they are refused."""
     compiler = Compiler(catalog)
     if isinstance(select, exp.Union):
         way = "write SELECT ... FROM (SELECT ... UNION ALL SELECT ...) AS t"
@@ -510,12 +506,6 @@ def _planned(
         way = "use COUNT, SUM, AVG, MEDIAN or another aggregate"
         refuse(select, "the query has neither an aggregate nor GROUP BY", way)
     once = body.once and not scope.per_unit
-    names = [name for name, _ in scope.values.values()]
-    unknown = set(stated) - set(map(folded, names))
-    if unused is not None:  # other parts of the query may aggregate them
-        unused &= unknown
-    elif unknown:
-        refuse_bounds(select, unknown, names)
     return Plan(
         text,
         _rows(select, body, None if once else unit, scope),
@@ -544,7 +534,7 @@ def _left_keys(select: exp.Expr, body: Body, keys: list[Key]) -> str | None:
         reason = "a released subquery on the left of a LEFT JOIN with a private table"
         refuse(select, f"{reason} is not supported", way)
     for key in keys:
-        node = public.compiled(key.node)
+        node = compiled_if(key.node, public.scope)
         if node is None or tree.answered(node) is not key.row:
             keys = []
     if not keys:
@@ -553,9 +543,8 @@ def _left_keys(select: exp.Expr, body: Body, keys: list[Key]) -> str | None:
             "left, or use JOIN"
         )
         refuse(select, LEFT, way)
-    where = f" WHERE {' AND '.join(public.tests)}" if public.tests else ""
     columns = ", ".join(key.encoded(tree).sql for key in keys)
-    return f"SELECT DISTINCT {columns} {public.source}{where} LIMIT {MOST_KEYS + 1}"
+    return f"SELECT DISTINCT {columns} {public.sql} LIMIT {MOST_KEYS + 1}"
 
 
 def _counts_or_adds(node: exp.Expr) -> bool:
@@ -688,9 +677,8 @@ def _rows(select: exp.Expr, body: Body, unit: str | None, scope: ReleasedScope) 
     for name, value in scope.values.values():
         columns.append(f"{tree.to(value, DOUBLE).sql} AS {quoted(name)}")
     # Rows without a unit are left out; with `unit=None` each row is one.
-    tests = body.tests if unit is None else [*body.tests, f"{body.unit} IS NOT NULL"]
-    where = f" WHERE {' AND '.join(tests)}" if tests else ""
-    sql = f"SELECT {', '.join(columns)} {body.source}{where}"
+    body.tests += [f"{body.unit} IS NOT NULL"] * (unit is not None)
+    sql = f"SELECT {', '.join(columns)} {body.sql}"
     if len(sql) > 4 * LONGEST_SQL:
         refuse(select, *TOO_LONG)
     if scope.per_unit:

@@ -1,23 +1,13 @@
 """Compiles FROM and WHERE to one SELECT of DuckDB, whose rows each belong to one unit.
 
-Every row of the result depends on rows of its own unit and on public tables alone, so that one unit
-more or less changes no row of another. Therefore
-
-- private tables are joined only if the query equates ids of units, or keys that lead to an owner;
-  equality of units is added to the SQL in any case;
-- subqueries that group by ids group by the unit too;
-- EXISTS and IN look at rows of the same unit;
-- nothing takes rows by their number or order: no LIMIT, no sample, no window.
-
-A join that makes very many rows of a few may run out of memory, and a failure that depends on the
-rows of one unit would tell of them. So public facts bound a join before any row is read:
+Every row of the result depends on rows of its own unit and on public tables alone: PROOFS.md says
+how. A join that makes very many rows of a few may run out of memory, and a failure that depends on
+the rows of one unit would tell of them. So public facts bound a join before any row is read:
 
 - public tables together multiply a row by at most `MOST_MATCHES`;
 - where private tables are tied by units, not by a key, each counts only so many rows of a unit that
   the unit has at most `MOST_PAIRS` in the join, after public tables multiplied them. A hash of each
   row's own cells chooses them: no other unit has a say in it.
-
-The size of whole tables is not bounded: the page on SQL says so.
 
 A subquery that aggregates over units is released before the rest, and is a public table then. The
 columns of its GROUP BY name one row. A query that joins it has to equate all of them, because its
@@ -41,7 +31,6 @@ from skdp.sql._relations import (
     Field,
     InnerAggregates,
     Links,
-    PublicLeft,
     Relation,
     RowScope,
     grouped_item,
@@ -63,7 +52,7 @@ from skdp.sql.ir import (
     union_of,
 )
 from skdp.sql.operators import alike
-from skdp.sql.rules import compiled, condition
+from skdp.sql.rules import compiled, compiled_if, condition
 from skdp.user_code import cancellable, or_raise
 
 _MOST_RELATIONS = 100
@@ -246,9 +235,10 @@ class Compiler:
             body.links.see(test, scope)
             body.equalities += equalities(test, scope)
             body.tests.append(self._test(test, body))
-            public = None if body.public_left is None else body.public_left.compiled(test)
-            if body.public_left is not None and public is not None:
-                body.public_left.tests.append(public.sql)
+            left = body.public_left
+            public = None if left is None else compiled_if(test, left.scope)
+            if left is not None and public is not None:
+                left.tests.append(public.sql)
         units = body.links.handles
         if units:
             body.links.check(select)
@@ -310,7 +300,7 @@ class Compiler:
             scope.merged.add(name)
         outer = side == "LEFT"
         if outer and relation.private and not links.handles:
-            body.public_left = PublicLeft(RowScope(self.tree, scope.parent, before), body.source)
+            body.public_left = Body(RowScope(self.tree, scope.parent, before), body.source)
             outer = False
         # An outer join ties only its own table to those before it, and only for its own check.
         own = Links(list(links.handles), list(links.pairs)) if outer else links
@@ -376,7 +366,7 @@ class Compiler:
             _refuse_left(select, inner)
             value = None if member is None else compiled(select.expressions[0], inner.scope)
         links = body.links
-        tests, linked = list(inner.tests), False
+        tests, linked = inner.tests, False
         if member is not None:
             if len(select.expressions) != 1 or value is None:
                 refuse(select, "the subquery of IN has several columns", "select one column in it")
@@ -401,8 +391,7 @@ class Compiler:
                     "outer query",
                 )
             tests.append(f"{inner.unit} = {links.handles[0]}.u")
-        where = f" WHERE {' AND '.join(tests)}" if tests else ""
-        return f"EXISTS (SELECT 1 {inner.source}{where})"
+        return f"EXISTS (SELECT 1 {inner.sql})"
 
     # --- subqueries -------------------------------------------------------------------------------
 
@@ -683,29 +672,28 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
         return most
     reached = {handle for _, relation, handle in scope.tables if relation.private}
 
-    def matches(cursor: Any, handle: str, relation: Relation) -> int:
+    def matches(handle: str, relation: Relation) -> int:
         if alone and relation.released is not None:
             return 1
         columns = [e.column for e in equated if e.handle == handle and e.others <= reached]
-        return _matches(cursor, relation, columns)
+        return _matches(catalog.reader, relation, columns)
 
     def counted() -> int:
         product = 1
-        with catalog.reading() as cursor:
-            while waiting:  # the table with the fewest matches next: it may tie others
-                counts = {handle: matches(cursor, handle, r) for handle, r in waiting.items()}
-                least = min(counts, key=counts.__getitem__)
-                if counts[least] == _UNKNOWN:
-                    refuse(
-                        node,
-                        "the join with a released subquery does not equate all columns of its "
-                        "GROUP BY, so how many of its rows match one row is not known beforehand",
-                        "select all columns of GROUP BY in the subquery and equate each of them, "
-                        "or run the subquery first as a query of its own",
-                    )
-                product *= max(counts[least], 1)
-                reached.add(least)
-                del waiting[least]
+        while waiting:  # the table with the fewest matches next: it may tie others
+            counts = {handle: matches(handle, relation) for handle, relation in waiting.items()}
+            least = min(counts, key=counts.__getitem__)
+            if counts[least] == _UNKNOWN:
+                refuse(
+                    node,
+                    "the join with a released subquery does not equate all columns of its GROUP "
+                    "BY, so how many of its rows match one row is not known beforehand",
+                    "select all columns of GROUP BY in the subquery and equate each of them, or "
+                    "run the subquery first as a query of its own",
+                )
+            product *= max(counts[least], 1)
+            reached.add(least)
+            del waiting[least]
         return product
 
     way = "check that the public tables of the query still exist"

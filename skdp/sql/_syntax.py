@@ -11,7 +11,7 @@ become an argument that the parser knows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -20,16 +20,13 @@ from sqlglot.errors import SqlglotError
 
 from skdp.exceptions import QueryRefusedError
 
-# Names of parts of the syntax tree, and their names in SQL.
+# Names of parts of the syntax tree, where SQL has another name.
 _WRITTEN = {
     "alias": "an alias",
-    "default": "DEFAULT",
-    "distinct": "DISTINCT",
     "except": "EXCLUDE",
     "expression": "a further argument",
     "expressions": "further arguments",
     "group": "GROUP BY",
-    "into": "INTO",
     "joins": "a JOIN in parentheses",
     "kind": "AS STRUCT or AS VALUE",
     "limit_options": "a percentage or WITH TIES",
@@ -91,14 +88,6 @@ def refusal(node: Any, reason: str, instead: str = "") -> QueryRefusedError:
 def refuse(node: Any, reason: str, instead: str = "") -> NoReturn:
     """Raise `refusal`."""
     raise refusal(node, reason, instead)
-
-
-def refuse_bounds(node: Any, names: Iterable[str], known: Iterable[str] = ()) -> NoReturn:
-    """Refuse bounds of expressions that the query does not aggregate."""
-    listed = ", ".join(map(repr, sorted(set(known))))
-    way = "name an expression as the query aggregates it" + f": {listed}" * bool(listed)
-    given = ", ".join(map(repr, sorted(names)))
-    refuse(node, f"the parameter bounds names {given}, which the query does not aggregate", way)
 
 
 def only(node: Any, *names: str) -> None:

@@ -110,10 +110,9 @@ _OTHERS = {
     "VARCHAR": TEXT,
     "BOOLEAN": BOOL,
     "DATE": replace(DATE, width=ANY_YEAR),
-    "TIMESTAMP": replace(TIME, width=ANY_YEAR),
-    "TIMESTAMP_S": replace(TIME, width=ANY_YEAR),
-    "TIMESTAMP_MS": replace(TIME, width=ANY_YEAR),
-    "DATETIME": replace(TIME, width=ANY_YEAR),
+    **dict.fromkeys(
+        ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "DATETIME"), replace(TIME, width=ANY_YEAR)
+    ),
     "TIMESTAMP_NS": Type("time", "TIMESTAMP_NS", 0, 9),
     "TIMESTAMP WITH TIME ZONE": replace(ZONED, width=ANY_YEAR),
     "TIME": Type("clock", "TIME"),

@@ -273,22 +273,9 @@ def _decimal_of(node: exp.Cast) -> Type:
 # --- text ---------------------------------------------------------------------------------------
 
 
-def _check_texts(node: exp.Expr, *parts: Node) -> None:
-    listed = node.expressions or [node.this, node.args.get("expression")]
-    for part, operand in zip(listed, parts, strict=False):
-        if operand.type.kind not in ("text", "null"):
-            reason = f"{said(node)} needs text, but {said(part)} holds {WORDS[operand.type.kind]}"
-            refuse(part, reason, "use CAST(x AS VARCHAR)")
-
-
 def _text(sql: str, type_: Type = TEXT) -> Rule:
     """Return the rule of a function of one text."""
-
-    def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
-        _check_texts(node, value)
-        return tree.make(type_, sql, value)
-
-    return Rule(apply, ("this",))
+    return Rule(lambda tree, node, value: tree.make(type_, sql, value), _ONE, needs="text")
 
 
 def _stated_text(tree: Tree, node: exp.Expr, part: exp.Expr, what: str) -> Node:
@@ -302,16 +289,14 @@ def _matches(sql: str) -> Rule:
     """Return the rule of a comparison of a text with a literal."""
 
     def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
-        _check_texts(node, value)
         pattern = _stated_text(tree, node, node.expression, "the pattern")
         test = sql.replace("{0} ", "{0} NOT ") if node.args.get("negate") else sql
         return tree.make(BOOL, test, value, pattern, bounds=TRUTH)
 
-    return Rule(apply, _ONE, ("expression", "negate"))
+    return Rule(apply, _ONE, ("expression", "negate"), needs="text")
 
 
 def _substring(tree: Tree, node: exp.Substring, value: Node) -> Node:
-    _check_texts(node, value)
     start = small_integer(node.args.get("start"), 10**6, "the position of SUBSTRING")
     length = node.args.get("length")
     size = LONGEST if length is None else small_integer(length, 10**6, "the length of SUBSTRING")
@@ -323,25 +308,22 @@ def _substring(tree: Tree, node: exp.Substring, value: Node) -> Node:
 
 def _end_of_text(name: str) -> Rule:
     def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
-        _check_texts(node, value)
         size = small_integer(node.expression, 10**6, f"the length of {name.upper()}")
         if size < 0:
             refuse(node, f"{said(node)}: the length must not be negative", "write 0 or more")
         return tree.make(TEXT, f'"{name}"({{0}}, {size})', value)
 
-    return Rule(apply, _ONE, ("expression",))
+    return Rule(apply, _ONE, ("expression",), needs="text")
 
 
 def _joined(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
     """Return texts put together, cut: otherwise a few steps could fill any memory."""
-    _check_texts(node, *parts)
     hole = "coalesce({{{}}}, '')" if isinstance(node, exp.Concat) else "{{{}}}"
     pieces = " || ".join(f'"left"({hole.format(i)}, {LONGEST})' for i in range(len(parts)))
     return tree.make(TEXT, f'"left"({pieces}, {LONGEST})', *parts)
 
 
 def _replace(tree: Tree, node: exp.Replace, value: Node) -> Node:
-    _check_texts(node, value)
     old = _stated_text(tree, node, node.expression, "the text to replace")
     new = _stated_text(tree, node, node.args["replacement"], "the replacement")
     if len(new.value) > 10 * max(len(old.value), 1):
@@ -375,12 +357,12 @@ FUNCTIONS: dict[type, Rule] = {
     exp.ILike: _matches("({0} ILIKE {1})"),
     exp.StartsWith: _matches("starts_with({0}, {1})"),
     exp.Contains: _matches("contains({0}, {1})"),
-    exp.Substring: Rule(_substring, _ONE, ("start", "length")),
+    exp.Substring: Rule(_substring, _ONE, ("start", "length"), needs="text"),
     exp.Left: _end_of_text("left"),
     exp.Right: _end_of_text("right"),
-    exp.DPipe: Rule(_joined, _TWO, ("safe",)),
-    exp.Concat: Rule(_joined, ("expressions",), ("safe", "coalesce")),
-    exp.Replace: Rule(_replace, _ONE, ("expression", "replacement")),
+    exp.DPipe: Rule(_joined, _TWO, ("safe",), needs="text"),
+    exp.Concat: Rule(_joined, ("expressions",), ("safe", "coalesce"), needs="text"),
+    exp.Replace: Rule(_replace, _ONE, ("expression", "replacement"), needs="text"),
 }
 
 
@@ -518,6 +500,14 @@ def value_of_subquery(node: exp.Subquery) -> Node:
     )
     reason = f"the subquery {said(node)} inside an expression is not supported"
     raise OverUnits(node.this, str(refusal(node, reason, way)))
+
+
+def compiled_if(node: exp.Expr, scope: Scope) -> Node | None:
+    """Return an expression as a node; None if this scope refuses it."""
+    try:
+        return compiled(node, scope)
+    except ValueError:
+        return None
 
 
 def condition(node: exp.Expr, scope: Scope) -> Node:
