@@ -66,7 +66,7 @@ class Chooser:
     - `context`: The call; its epsilon is that of the main session.
     - `delta`: All of it, noise and keys together.
     - `listed`: The stated keys; None: they are learned.
-    - `caps`: As stated.
+    - `caps`: The stated caps, None for private ones.
     - `bounding`: Whether caps may leave rows out.
     - `method`: The stated method of selecting keys.
     - `second`: Whether another session has released the first histograms of units.

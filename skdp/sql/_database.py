@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, NoReturn
 
+from skdp._docstrings import shared_texts
 from skdp.aggregation import DPGroupBy
 from skdp.aggregation._plan import pair_of
 from skdp.budget import PrivacyBudget
@@ -42,6 +43,7 @@ _ROWS = '"temp"."main"."skdp_rows_of_query"'
 _NO_ROWS = ("distinct_units", "max_rows_per_unit")  # a unit is counted once in a key
 
 
+@shared_texts
 class PrivateDatabase:
     """Private tables that are queried in SQL; each privacy unit is protected as a whole.
 
@@ -172,10 +174,6 @@ class PrivateDatabase:
             all steps, and the next step. Its exceptions are ignored, because otherwise an answer
             that was charged would be lost.
 
-        Returns
-        -------
-        answer : Answer
-
         Raises
         ------
         QueryRefusedError
@@ -224,17 +222,10 @@ class PrivateDatabase:
 
         Parameters
         ----------
-        query : str
-        epsilon, delta : float or None, default=None
-        max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
-        bounds : dict, default=None
-        key_method : str, default="auto"
+        query, epsilon, delta, max_keys_per_unit, max_rows_per_unit, bounds, key_method
+            As in `sql`.
         rows_per_key : float, default=None
             Approximate number of rows of a key, for the errors of means and quantiles.
-
-        Returns
-        -------
-        text : str
 
         Raises
         ------

@@ -45,6 +45,7 @@ from skdp.sql.ir import (
     Tree,
     quoted,
     text_of,
+    walk,
 )
 from skdp.sql.operators import TO_NUMBERS
 from skdp.sql.rules import compiled, compiled_if, condition
@@ -169,15 +170,9 @@ class Plan:
 _KINDS: dict[type, str] = {
     exp.Sum: "sum",
     exp.Avg: "mean",
-    exp.VariancePop: "variance",
-    exp.Variance: "variance",
-    exp.StddevPop: "std",
-    exp.Stddev: "std",
-    exp.StddevSamp: "std",
-    exp.Median: "quantile",
-    exp.PercentileCont: "quantile",
-    exp.Quantile: "quantile",
-    exp.ApproxQuantile: "quantile",
+    **dict.fromkeys((exp.VariancePop, exp.Variance), "variance"),
+    **dict.fromkeys((exp.StddevPop, exp.Stddev, exp.StddevSamp), "std"),
+    **dict.fromkeys((exp.Median, exp.PercentileCont, exp.Quantile, exp.ApproxQuantile), "quantile"),
 }
 _SAMPLE = (exp.Variance, exp.Stddev, exp.StddevSamp)
 _ONE_ROW: dict[type, str] = {  # aggregates that show one row, and what to use instead
@@ -213,17 +208,8 @@ class ReleasedScope:
 
     def used(self, *nodes: Node) -> list[Specification]:
         """Return the aggregates from which nodes are computed."""
-        result: dict[str, Specification] = {}
-        stack, seen = list(reversed(nodes)), set()
-        while stack:
-            node = stack.pop()
-            if id(node) not in seen:
-                seen.add(id(node))
-                stack += reversed(node.args)
-                leaf = self.leaves.get(id(node))
-                if isinstance(leaf, Specification):
-                    result[leaf.name] = leaf
-        return list(result.values())
+        leaves = (self.leaves.get(id(node)) for node in walk(nodes))
+        return [leaf for leaf in leaves if isinstance(leaf, Specification)]
 
     def column(self, node: exp.Column) -> Node:
         """Return the expression of an alias of the SELECT, or refuse a column that is no key."""
@@ -254,17 +240,14 @@ class ReleasedScope:
             reason = f"the subquery {said(node)} is not supported beside aggregates"
             refuse(node, reason, "run it as a query of its own")
         if not is_aggregate(node):
-            key = self._key(node)
+            row = compiled_if(node, self.body.scope)
+            row = row and self.tree.answered(row)
+            key = next((key for key in self.keys if key.row is row), None)
             if key is not None:
                 leaf = self.tree.leaf(key.row.type, key.decoded, tags=[f"{key.column} of keys"])
                 self.leaves[id(leaf)] = key
                 return leaf
         return None
-
-    def _key(self, node: exp.Expr) -> Key | None:
-        row = compiled_if(node, self.body.scope)
-        row = row and self.tree.answered(row)
-        return next((key for key in self.keys if key.row is row), None)
 
     # --- aggregates -------------------------------------------------------------------------------
 
@@ -307,7 +290,7 @@ class ReleasedScope:
             way = "use COUNT(DISTINCT x) with the unit column as x, or leave DISTINCT out"
             refuse(node, reason, way)
         if isinstance(node, _SAMPLE):
-            self._note(f"{said(node)}: divided by the number of rows, not by one less")
+            self.notes.append(f"{said(node)}: divided by the number of rows, not by one less")
         if test is not None:
             given = exp.Case(ifs=[exp.If(this=test.copy(), true=given.copy())])
         item = compiled(given, self.body.scope)
@@ -439,10 +422,6 @@ class ReleasedScope:
                 self.bounds[name] = low, high
         return name
 
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
-
 
 def planned(text: str, select: exp.Expr, *args: Any, **options: Any) -> Plan:
     """Return the plan of a query: see `_planned`.
@@ -518,7 +497,7 @@ def _planned(
         compiler.used,
         scope.per_unit,
         once,
-        [*compiler.notes, *scope.notes],
+        list(dict.fromkeys([*compiler.notes, *scope.notes])),
         _left_keys(select, body, keys),
         sorted(scope.levels),
     )

@@ -673,10 +673,16 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
     reached = {handle for _, relation, handle in scope.tables if relation.private}
 
     def matches(handle: str, relation: Relation) -> int:
-        if alone and relation.released is not None:
-            return 1
+        """Return the largest number of rows of a public table that agree in equated columns."""
         columns = [e.column for e in equated if e.handle == handle and e.others <= reached]
-        return _matches(catalog.reader, relation, columns)
+        if relation.released is not None:  # there are no rows yet
+            return 1 if alone or set(relation.released) <= set(columns) else _UNKNOWN
+        grouped = f" GROUP BY {', '.join(dict.fromkeys(columns))}" if columns else ""
+        counts = f"SELECT count(*) AS n FROM ({relation.sql}){grouped}"
+        cursor = catalog.reader
+        sql = f"SELECT max(n) FROM ({counts})"
+        result = cancellable(lambda: cursor.execute(sql).fetchone(), cursor.interrupt)
+        return int(result[0] or 0)
 
     def counted() -> int:
         product = 1
@@ -710,19 +716,6 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
         )
         refuse(node, f"{reason} {MOST_MATCHES:,} are allowed", way)
     return most
-
-
-def _matches(cursor: Any, relation: Relation, columns: list[str]) -> int:
-    """Return the largest number of rows of a public table that agree in these columns."""
-    if relation.released is not None:  # there are no rows yet
-        return 1 if set(relation.released) <= set(columns) else _UNKNOWN
-    if not columns:
-        sql = f"SELECT count(*) FROM ({relation.sql})"
-    else:
-        names = ", ".join(dict.fromkeys(columns))
-        sql = f"SELECT max(n) FROM (SELECT count(*) AS n FROM ({relation.sql}) GROUP BY {names})"
-    result = cancellable(lambda: cursor.execute(sql).fetchone(), cursor.interrupt)
-    return int(result[0] or 0)
 
 
 def private_cap(scope: RowScope, equated: list[Equality], matches: int) -> tuple[int | None, int]:

@@ -179,7 +179,8 @@ def _subquery(
     if number:
         sql = f"(SELECT r.{quoted(columns[0].name)} FROM {table.source} AS r)"
         node.parent.meta[RELEASED] = Node(column_type(columns[0].kind), sql)
-    if number or _is_member(node):  # only a table has the columns of intervals
+    member = isinstance(_around(node, exp.Subquery, exp.Paren), exp.In)
+    if number or member:  # only a table has the columns of intervals
         columns = columns[: len(plan.outputs)]
     names = [exp.column(column.name, quoted=True) for column in columns]
     node.replace(exp.select(*names).from_(exp.to_table(table.name)))
@@ -210,11 +211,6 @@ def _around(node: exp.Expr, *kinds: Any) -> Any:
     while isinstance(at, kinds):
         at = at.parent
     return at
-
-
-def _is_member(node: exp.Expr) -> bool:
-    """Say whether a SELECT is that of IN."""
-    return isinstance(_around(node, exp.Subquery, exp.Paren), exp.In)
 
 
 def _stands_for_a_number(node: exp.Expr) -> bool:

@@ -22,9 +22,10 @@ gives it a name. Nesting and length have limits, `DEEPEST` and `LONGEST_SQL`.
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache
@@ -183,28 +184,33 @@ class Node:
     @property
     def sql(self) -> str:
         """The node as SQL of DuckDB: every operand is written where it is used."""
-        out: list[str] = []
-        names = 0
-        stack: list[Any] = [self]
-        while stack:
-            node = stack.pop()
-            if isinstance(node, str) or not node.args:
-                out.append(node if isinstance(node, str) else node.parts)
-                continue
-            name = ""
-            if node.let is not None:
-                names += 1
-                name = f"skdp_v{names}"
-                out.append("list_transform([")
-            pieces: list[Any] = []
-            for text, hole in _pieces(node.parts):
-                pieces.append(text)
-                if hole is not None:
-                    pieces.append(name if hole == node.let else node.args[hole])
-            if node.let is not None:
-                pieces = [node.args[node.let], f"], lambda {name}: ", *pieces, ")[1]"]
-            stack += reversed(pieces)
-        return "".join(out)
+        return _written(self, itertools.count(1))
+
+
+def _written(node: Node, names: Iterator[int]) -> str:
+    if not node.args:
+        return node.parts
+    name = operand = ""
+    if node.let is not None:
+        name = f"skdp_v{next(names)}"
+        operand = _written(node.args[node.let], names)
+    sql = ""
+    for text, hole in _pieces(node.parts):
+        sql += text
+        if hole is not None:
+            sql += name if hole == node.let else _written(node.args[hole], names)
+    return sql if node.let is None else f"list_transform([{operand}], lambda {name}: {sql})[1]"
+
+
+def walk(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yield nodes and all from which they are computed, each once."""
+    stack, seen = list(nodes)[::-1], set()
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            stack += reversed(node.args)
+            yield node
 
 
 @cache
@@ -404,15 +410,8 @@ class Tree:
         """Return a value for an answer: integers as BIGINT, unless computed from wider columns."""
         if value.type.kind != "int" or value.type.width <= 63:
             return value
-        stack, seen = [value], {id(value)}
-        while stack:
-            node = stack.pop()
-            if node.value is None and not node.args and node.type.width > 63:
-                return value
-            fresh = [arg for arg in node.args if id(arg) not in seen]
-            seen.update(map(id, fresh))
-            stack += fresh
-        return self.narrow(value)
+        wide = any(n.value is None and not n.args and n.type.width > 63 for n in walk([value]))
+        return value if wide else self.narrow(value)
 
     def missing_nan(self, value: Node) -> Node:
         """Return a value for an aggregate: NaN is missing."""

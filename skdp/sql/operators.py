@@ -413,17 +413,11 @@ def _truth(sql: str) -> Callable[..., Node]:
 
 
 def _in(tree: Tree, node: exp.In, *parts: Node) -> Node:
+    if node.args.get("query") is not None:
+        reason = "IN (SELECT ...) inside of OR, CASE or another expression is not supported"
+        refuse(node, reason, "make it a condition of WHERE, by itself or joined to others by AND")
     holes = ", ".join(f"{{{i}}}" for i in range(1, len(parts)))
     return _truth(f"({{0}} IN ({holes}))")(tree, node, *parts)
-
-
-class _Membership(Rule):
-    def parts(self, node: exp.Expr) -> list[exp.Expr]:
-        if node.args.get("query") is not None:
-            reason = "IN (SELECT ...) inside of OR, CASE or another expression is not supported"
-            way = "make it a condition of WHERE, by itself or joined to others by AND"
-            refuse(node, reason, way)
-        return super().parts(node)
 
 
 def _logic(word: str) -> Callable[..., Node]:
@@ -544,7 +538,7 @@ OPERATORS: dict[type, Rule] = {
     exp.IsNan: _of_double("isnan({0})", BOOL),
     **{kind: Rule(_truth(f"({{0}} {symbol} {{1}})"), _TWO) for kind, symbol in _COMPARED.items()},
     exp.Between: Rule(_truth("({0} BETWEEN {1} AND {2})"), ("this", "low", "high")),
-    exp.In: _Membership(_in, ("this", "expressions")),
+    exp.In: Rule(_in, ("this", "expressions"), ("query",)),
     exp.And: Rule(_logic("AND"), _TWO),
     exp.Or: Rule(_logic("OR"), _TWO),
     exp.Not: Rule(_not, _ONE),

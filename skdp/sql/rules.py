@@ -112,11 +112,11 @@ def _extract(tree: Tree, node: exp.Extract, value: Node) -> Node:
     return _part(tree, node, node.this.name.lower(), value, node.expression)
 
 
-def _unit_of(node: exp.Expr, what: str, units: tuple[str, ...] = _UNITS) -> str:
+def _unit_of(node: exp.Expr, what: str) -> str:
     given = node.args.get("unit")
     unit = "" if given is None else _SAME_PARTS.get(given.name.lower(), given.name.lower())
-    if unit not in units:
-        way = f"use {', '.join(map(repr, units[:-1]))} or {units[-1]!r}"
+    if unit not in _UNITS:
+        way = f"use {', '.join(map(repr, _UNITS[:-1]))} or {_UNITS[-1]!r}"
         refuse(node, f"{what} {unit!r} is not supported", way)
     return unit
 
