@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import numbers
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,28 +15,17 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from skdp.aggregation import _intervals as intervals
 from skdp.aggregation import _plan as plan
-from skdp.aggregation import _results as results
-from skdp.aggregation._intervals import choose_quantile
-from skdp.aggregation._noise import (
-    FIRST_PART,
-    SMALLEST_EPSILON,
-    Chooser,
-    Design,
-    Shapes,
-    counted_term,
-    counting_term,
-)
-from skdp.aggregation._plan import Aggregate, terms_of
-from skdp.aggregation._results import std_of
+from skdp.aggregation._noise import Chooser, Design, counted_term, counting_term
+from skdp.aggregation._plan import Aggregate, Shapes, terms_of
 from skdp.base import CallContext, unchanged_on_error
 from skdp.base.context import public_key, unit_of
-from skdp.budget import Cost, exact, gdp_mu
+from skdp.budget import Cost, gdp_mu
 from skdp.confidence import Released
 from skdp.confidence.equations import new_key
 from skdp.core import PrivacyCertificate, Release, Session
 from skdp.exceptions import BudgetExceededError, outside_level
-from skdp.loss.conversions import exact_shares
 from skdp.parameters import Integers, check_kinds, check_parameter, naming
 from skdp.planning import Allowance
 from skdp.queries import (
@@ -249,19 +238,14 @@ class DPGroupBy(BaseEstimator):
 
     _former_delta = 1e-6  # the default when seeded noise was recorded
 
-    @property
-    def _delta(self) -> float:
-        """The most that a fit takes of delta."""
-        return CallContext(DPGroupBy.__name__, 1.0, self.delta, self.budget).allowed_delta
-
     def _by(self) -> list[str]:
         by = [self.by] if isinstance(self.by, str) else self.by
         if not isinstance(by, list | tuple) or not all(isinstance(name, str) for name in by):
             raise TypeError("by must be the name of a column, or a list of names")
         return list(by)
 
-    def _check(self) -> tuple[CallContext, list[Aggregate], tuple[Any, ...] | None]:
-        """Return the context of the fit, the aggregates and the stated keys; raise if invalid."""
+    def _check(self) -> Chooser:
+        """Return what is public of the fit; raise if a parameter is invalid."""
         name, by = DPGroupBy.__name__, self._by()
         context = CallContext(name, self.epsilon, self.delta, self.budget, self.random_state)
         self._check_unit(context)
@@ -279,31 +263,36 @@ class DPGroupBy(BaseEstimator):
         with naming("aggregates"):
             stated = {} if self.aggregates is None else self.aggregates
             aggregates = plan.check_aggregates(stated, self.bounds)
-        results.check_outputs(by, self.unit, aggregates)
+        intervals.check_outputs(by, self.unit, aggregates)
         plan.check_bounds_used(aggregates, self.bounds)
         private = isinstance(self.keys, str) and self.keys == PRIVATE
         listed = None if private else plan.check_keys(self.keys, by)
         parts = listed or () if len(by) == 1 else itertools.chain(*(listed or ()))
         if self.dropna and any(part is None for part in parts):
             raise ValueError(f"{name}: keys: None is a key only with dropna=False")
-        if listed is None and not self._delta:
+        delta = context.allowed_delta
+        if listed is None and not delta:
             raise ValueError(
                 f"{name}: private keys need delta > 0, the probability that a key of one unit "
                 f"alone shows. Write {name}(..., delta=1e-6), or take a budget with delta, "
                 "budget=PrivacyBudget(5, 1e-5); or state keys="
             )
-        if listed is None and self._delta < _SMALLEST_DELTA:
+        if listed is None and delta < _SMALLEST_DELTA:
             raise ValueError(
                 f"{name}: private keys need delta of {_SMALLEST_DELTA:g} or more, got "
-                f"{self._delta:g}: no key would ever be named"
+                f"{delta:g}: no key would ever be named"
             )
         if listed is not None and not aggregates:
             raise ValueError(f"{name}: nothing to release: keys are stated and agg() is empty")
-        if not self._delta and self.key_method in ("gaussian", "sips"):
+        if not delta and self.key_method in ("gaussian", "sips"):
             raise ValueError(
                 f"{name}: key_method {self.key_method!r} has Gaussian noise, which needs delta > 0"
             )
-        return context, aggregates, listed
+        bounding = self.unit is not None
+        caps = (self.max_keys_per_unit, self.max_rows_per_unit) if bounding else (1, 1)
+        max_keys, max_rows = (None if isinstance(cap, str) else int(cap) for cap in caps)
+        known = (max_keys, max_rows)
+        return Chooser(context, delta, aggregates, listed, known, bounding, self.key_method)
 
     def _check_unit(self, context: CallContext) -> None:
         """Raise for another unit than the budget's."""
@@ -316,72 +305,13 @@ class DPGroupBy(BaseEstimator):
                     "budget=PrivacyBudget(epsilon, delta), which protects rows."
                 )
             for cap in ("max_keys_per_unit", "max_rows_per_unit"):
-                if not _is_private(getattr(self, cap)) and getattr(self, cap) != 1:
+                stated = getattr(self, cap)
+                if isinstance(stated, numbers.Integral) and stated != 1:
                     raise ValueError(f"{name}: each row is a unit, so {cap} is 1")
         elif not isinstance(self.unit, str):
             raise TypeError(f"{name}: unit must be the name of a column, or None: each row is one")
         else:
             context.check_unit(self.unit)
-
-    def _chooser(
-        self, context: CallContext, aggregates: list[Aggregate], listed: Any, *, second: bool
-    ) -> Chooser:
-        """Return what is public before the main session opens; `second`: it follows another."""
-        return Chooser(
-            float(context.epsilon),
-            self._delta,
-            context.budget,
-            context.adjacency,
-            aggregates,
-            self._shares(aggregates, listed, shapes_known=second),
-            self.key_method,
-        )
-
-    def _design(
-        self,
-        context: CallContext,
-        aggregates: list[Aggregate],
-        listed: tuple[Any, ...] | None,
-        shapes: Shapes | None = None,
-    ) -> Design:
-        """Return the noise of the main session, by public facts and released histograms."""
-        chooser = self._chooser(context, aggregates, listed, second=shapes is not None)
-        caps = self._caps()
-        max_keys, max_rows = (None if _is_private(cap) else int(cap) for cap in caps)
-        if listed is None:
-            return chooser.learned_keys((max_keys, max_rows), shapes)
-        if not self._delta:
-            return Design(pure=True)
-        if shapes is None:
-            return Design(chooser.stated_keys_pure(max_keys or len(listed)))
-        # Each noise with its best caps; the one of the smaller error.
-        errors = {}
-        for pure in (True, False):
-            mu = None if pure else gdp_mu(chooser.epsilon, chooser.delta)
-            part = Allowance(chooser.epsilon, mu, context.adjacency).part(chooser.shares["term"])
-            errors[pure] = self._best_caps(shapes, len(listed), aggregates, part)[1]
-        return Design(errors[True] <= errors[False])
-
-    def _asks_first(
-        self, context: CallContext, aggregates: list[Aggregate], listed: tuple[Any, ...] | None
-    ) -> bool:
-        """Say whether the number of a unit's keys is released before the noise is chosen."""
-        chooser = self._chooser(context, aggregates, listed, second=True)
-        if not _is_private(self._caps()[0]) or not chooser.basic or not self._delta:
-            return False
-        if float(context.epsilon) < SMALLEST_EPSILON:
-            return False
-        if listed is not None:  # a unit has at most all keys
-            return bool(aggregates) and not chooser.stated_keys_pure(len(listed))
-        return counting_term(aggregates) is not None and self.key_method == "auto"
-
-    def _deltas(self, design: Design, listed: Any) -> tuple[float, float]:
-        """Return the delta of noise, and the delta of private keys."""
-        delta = self._delta
-        if listed is not None:
-            return (0.0 if design.pure else delta), 0.0
-        # The selection of keys needs a delta; Laplace noise leaves it all of it.
-        return (0.0, delta) if design.pure else (delta / 2, delta / 2)
 
     def privacy_cost(self) -> Cost:
         """Return the cost of one fit, before any data is touched.
@@ -392,13 +322,12 @@ class DPGroupBy(BaseEstimator):
             Where `max_keys_per_unit` is private, an upper bound: with stated keys a fit charges a
             delta of 0 if its noise is pure, which depends on a released histogram.
         """
-        context, aggregates, listed = self._check()
-        if self._asks_first(context, aggregates, listed):
-            delta = self._delta
-            return Cost(epsilon=float(self.epsilon), delta=delta, separate_delta=delta)
-        noise, keys = self._deltas(self._design(context, aggregates, listed), listed)
-        mu = gdp_mu(float(self.epsilon), noise) if noise else None
-        return Cost(epsilon=float(self.epsilon), delta=noise + keys, mu=mu, separate_delta=keys)
+        chooser, epsilon = self._check(), float(self.epsilon)
+        if chooser.asks_first:
+            return Cost(epsilon=epsilon, delta=chooser.delta, separate_delta=chooser.delta)
+        noise, keys = chooser.deltas(chooser.design())
+        mu = gdp_mu(epsilon, noise) if noise else None
+        return Cost(epsilon=epsilon, delta=noise + keys, mu=mu, separate_delta=keys)
 
     def expected_error(
         self,
@@ -424,11 +353,11 @@ class DPGroupBy(BaseEstimator):
         errors : dict
             By aggregate; for quantiles in ranks, as a share of the rows.
         """
-        context, aggregates, listed = self._check()
-        caps = []
+        chooser = self._check()
+        aggregates, caps = chooser.aggregates, []
         given = {"max_keys_per_unit": max_keys_per_unit, "max_rows_per_unit": max_rows_per_unit}
-        for (name, expected), stated in zip(given.items(), self._caps(), strict=True):
-            cap = expected if isinstance(stated, str) else stated
+        for (name, expected), stated in zip(given.items(), chooser.caps, strict=True):
+            cap = expected if stated is None else stated
             if cap is None:
                 raise ValueError(f"{name} is private: state the value that you expect")
             caps.append(int(check_parameter(cap, name, Integers(1))))
@@ -442,45 +371,21 @@ class DPGroupBy(BaseEstimator):
                 )
             if aggregate.kind in ("mean", "variance", "std", "quantile") and not rows_per_key:
                 raise ValueError(f"{aggregate.name}: rows_per_key must be given")
-        second = self._asks_first(context, aggregates, listed)
-        if second:
-            context = dataclasses.replace(context, epsilon=self._two_parts()[1])
-        chooser = self._chooser(context, aggregates, listed, second=second)
-        if listed is None:
+        if chooser.asks_first:
+            chooser = chooser.after_first()
+        if chooser.listed is None:
             design = chooser.learned_keys((caps[0], caps[1]), None)
         else:
-            design = Design(not self._delta or chooser.stated_keys_pure(caps[0]))
-        noise = sum(self._deltas(design, listed)) if listed is not None else self._delta / 2
-        mu = None if design.pure else gdp_mu(chooser.epsilon, noise)
-        allowance, rows = Allowance(chooser.epsilon, mu, context.adjacency), rows_per_key or 1.0
+            design = Design(not chooser.delta or chooser.stated_keys_pure(caps[0]))
+        allowance = chooser.allowance(None if design.pure else chooser.deltas(design)[0])
+        rows = rows_per_key or 1.0
         counting = counting_term(aggregates) if design.counts else None
         widths = {}
         for aggregate in plan.with_bounds(aggregates, known):
             selects = counting is not None and counted_term(aggregate) == counting
             part = allowance.part(chooser.shares["counted" if selects else "term"])
-            widths[aggregate.name] = results.expected_width(aggregate, part, caps, rows)
+            widths[aggregate.name] = intervals.expected_width(aggregate, part, caps, rows)
         return widths
-
-    def _two_parts(self) -> list[float]:
-        """Return epsilon of the first histograms, and of everything after them."""
-        return exact_shares(exact(float(self.epsilon)), [FIRST_PART, 1 - FIRST_PART])
-
-    def _shares(
-        self, aggregates: list[Aggregate], listed: Any, *, shapes_known: bool = False
-    ) -> dict[str, Fraction]:
-        """Return the share of each kind of release: exact fractions, together at most 1."""
-        return plan.shares_of(
-            aggregates,
-            listed=listed is not None,
-            private_keys=_is_private(self._caps()[0]),
-            private_rows=_is_private(self._caps()[1]),
-            bounding=self.unit is not None,
-            shapes_known=shapes_known,
-        )
-
-    def _caps(self) -> tuple[Any, Any]:
-        """Return the caps on keys and on rows, as stated; both are 1 if each row is a unit."""
-        return (1, 1) if self.unit is None else (self.max_keys_per_unit, self.max_rows_per_unit)
 
     # --- the fit ----------------------------------------------------------------------------------
 
@@ -507,34 +412,42 @@ class DPGroupBy(BaseEstimator):
             names the column, and depends on no cell. Nothing has been charged.
         """
         with unchanged_on_error(self), untracked():
-            context, aggregates, listed = self._check()
-            rows: Any = self._checked(table, context, aggregates)
+            chooser, by = self._check(), self._by()
+            aggregates = chooser.aggregates
+            rows: Any = self._checked(table, chooser.context, aggregates)
             try:
-                if listed is None:
+                if chooser.listed is None:
                     rows.own_keys()
                 else:
-                    listed = rows.stated_keys(listed)
+                    chooser = replace(chooser, listed=rows.stated_keys(chooser.listed))
                 # Of this class, so that seeded noise is the same for a query in SQL.
                 key = functools.partial(public_key, DPGroupBy(**self.get_params(deep=False)))
                 shapes = first = None
-                if self._asks_first(context, aggregates, listed):
-                    shapes, first, context = self._first(context, rows, key, listed)
-                chooser = self._chooser(context, aggregates, listed, second=shapes is not None)
-                design = self._design(context, aggregates, listed, shapes)
-                deltas = self._deltas(design, listed)
-                with self._main_session(context, rows, key, first, deltas) as session:
-                    columns = self._released(session, chooser, design, listed, shapes)
-                    self.privacy_ = results.joined(first, session.certificate())
+                if chooser.asks_first:
+                    shapes, first = self._first(chooser, rows, key)
+                    chooser = chooser.after_first()
+                design = chooser.design(shapes)
+                with _main_session(chooser, design, rows, key, first) as session:
+                    releases = _Releases(self, by, session, chooser, shapes)
+                    columns = releases.columns(design)
+                    self.privacy_ = intervals.joined(first, session.certificate())
             finally:
                 rows.close()
-            by = self._by()
+            self._noisy = releases.noisy
             self._numbers = {name: cells for name, cells in columns.items() if name not in by}
-            self.released_ = self._as_released(aggregates, columns)
+            self.released_ = releases.as_released(columns)
             typed = {c: column_of_values(columns[c], kind, table) for c, kind in rows.types.items()}
             self.table_ = table_of(columns | typed, table)
             kinds = {aggregate.kind for aggregate in aggregates}
-            self.notes_ = results.notes_of(self, kinds) + self._missing_rows()
-            for text in results.remarks(self, aggregates, self._unclear, columns):
+            self.notes_ = intervals.notes_of(self, kinds)
+            # The same whether there are any or not.
+            names = [] if self.unit is None else [self.unit]
+            if names := names + (by if self.dropna else []):
+                missing = " or ".join(map(repr, names))
+                self.notes_.append(
+                    f"Rows in which {missing} is missing, if there are any, are left out"
+                )
+            for text in intervals.remarks(self, aggregates, releases.unclear, columns):
                 warnings.warn(text, stacklevel=outside_level())
         return self
 
@@ -543,281 +456,21 @@ class DPGroupBy(BaseEstimator):
             table,
             by=self._by(),
             unit=self.unit,
-            columns=list(
-                dict.fromkeys(aggregate.column for aggregate in aggregates if aggregate.column)
-            ),
+            columns=list(dict.fromkeys(a.column for a in aggregates if a.column)),
             types=self.types,
             dropna=self.dropna,
             random_state=self.random_state,
             allow_empty=self.unit is not None or context.allows_empty,
         )
 
-    def _missing_rows(self) -> list[str]:
-        """Return a note on rows without id or key: the same whether there are any or not."""
-        names = [] if self.unit is None else [self.unit]
-        names += self._by() if self.dropna else []
-        listed = " or ".join(map(repr, names))
-        return [f"Rows in which {listed} is missing, if there are any, are left out"] * bool(names)
-
-    def _first(
-        self, context: CallContext, rows: Any, key: Any, listed: tuple[Any, ...] | None
-    ) -> tuple[Shapes, PrivacyCertificate, CallContext]:
-        """Release histograms of units; return them, their certificate, and the remaining call."""
+    def _first(self, chooser: Chooser, rows: Any, key: Any) -> tuple[Shapes, PrivacyCertificate]:
+        """Release histograms of units; return them and their certificate."""
+        context = chooser.context
         if context.budget is not None:
             context.budget.check(self.privacy_cost())  # that of both sessions
-        part, remaining = self._two_parts()
-        call = dataclasses.replace(context, epsilon=part, delta=0.0)
+        call = replace(context, epsilon=chooser.two_parts[0], delta=0.0)
         with call.open(rows, lambda: f"{key()} first") as session:
-            query = unit_sum(UnitShapes(listed, plan.KEY_EDGES, plan.ROW_EDGES))
-            shapes = Shapes.of(session.answer(query), session.pure)
-            certificate = session.certificate()
-        return shapes, certificate, dataclasses.replace(context, epsilon=remaining)
-
-    def _main_session(
-        self,
-        context: CallContext,
-        rows: Any,
-        key: Any,
-        first: PrivacyCertificate | None,
-        deltas: tuple[float, float],
-    ) -> Session:
-        """Charge for all but the first histograms and return the session."""
-        try:
-            return context.open(rows, key, delta=deltas[0], separate_delta=deltas[1])
-        except BudgetExceededError as error:  # others have spent since the total was checked
-            if first is None:
-                raise
-            charged = f"Of this fit epsilon={first.epsilon:g} was charged"
-            text = str(error).replace("Nothing was charged for this fit", charged)
-            raise BudgetExceededError(text, cost=error.cost, remaining=error.remaining) from None
-
-    def _released(
-        self,
-        session: Session,
-        chooser: Chooser,
-        design: Design,
-        listed: tuple[Any, ...] | None,
-        shapes: Shapes | None,
-    ) -> dict[str, list[Any]]:
-        """Release everything; return the columns of the result."""
-        aggregates, shares = chooser.aggregates, chooser.shares
-        aggregates = self._bounded(session, aggregates, shares)
-        self.bounds_ = {
-            aggregate.name: aggregate.bounds
-            for aggregate in aggregates
-            if aggregate.bounds is not None
-        }
-        terms = plan.distinct_terms(
-            term for aggregate in aggregates for term in terms_of(aggregate)
-        )
-        if shares["shapes"]:
-            query = unit_sum(UnitShapes(listed, plan.KEY_EDGES, plan.ROW_EDGES))
-            shapes = Shapes.of(session.answer(query, shares["shapes"]), session.pure)
-        counted = self._counted_keys(session, chooser, design, shapes)
-        keys = listed
-        if counted is not None:
-            keys = tuple(counted.keys)
-        elif keys is None:
-            cap = self._caps()[0]
-            if _is_private(cap):
-                assert shapes is not None
-                cap = plan.upper_cap(shapes.by_keys, shapes.std, pure=shapes.pure)
-            keys = tuple(session.answer(SelectKeys(int(cap), self.key_method), shares["keys"]))
-            self.max_keys_per_unit_ = int(cap)
-        self.keys_, by = list(map(shown_key, keys)), self._by()
-        parts = [(key,) if len(by) == 1 else key for key in keys]
-        columns = {name: [part[i] for part in parts] for i, name in enumerate(by)}
-        if not aggregates:
-            return columns
-        if shares["shapes of keys"] and keys and counted is None:
-            query = unit_sum(UnitShapes(keys, plan.KEY_EDGES, plan.ROW_EDGES))
-            shapes = Shapes.of(session.answer(query, shares["shapes of keys"]), session.pure)
-        kind = None if counted is None else counting_term(aggregates)
-        if kind != "rows":
-            self._choose_caps(session, shapes, len(keys), aggregates, shares, kind)
-        caps = self.max_keys_per_unit_, self.max_rows_per_unit_
-        self.left_out_: dict[str, float] = {}
-        if keys and shares["left_out"]:
-            # Counts that select keys leave out rows of all keys.
-            out = unit_sum(LeftOut(keys if counted is None else None, *caps))
-            self.left_out_ |= results.left_out_of(
-                session.answer(out, shares["left_out"]), session.pure
-            )
-        self._noisy: dict[str, Any] = {}
-        releases = {}
-        for i, term in enumerate(terms if keys else ()):
-            if term.kind == kind:
-                assert counted is not None
-                releases[repr(term)] = Release(counted.counts[:, None], counted.std)
-                continue
-            totals = unit_sum(KeyTotals(keys, tuple(terms), i, *caps))
-            name = f"{term.kind} {term.column}".strip()
-            releases[repr(term)] = session.answer(totals, shares["term"], name=name)
-        self._counted = kind, counted
-        for aggregate in aggregates:
-            columns |= self._columns(session, aggregate, releases, keys, shares)
-        return columns
-
-    def _law(self, aggregate: Aggregate) -> KeyCounts | None:
-        """Return the law of a count that has selected the keys; None for other aggregates."""
-        kind, counted = self._counted
-        return counted if counted_term(aggregate) == kind else None
-
-    def _counted_keys(
-        self, session: Session, chooser: Chooser, design: Design, shapes: Shapes | None
-    ) -> KeyCounts | None:
-        """Release the keys that a count selects, with this count; None if no count selects keys."""
-        if not design.counts:
-            return None
-        max_keys, max_rows = (None if _is_private(cap) else int(cap) for cap in self._caps())
-        caps = design.caps
-        if caps is None:
-            assert shapes is not None
-            stated = max_keys, max_rows
-            caps, _ = chooser.caps(session.pure, shapes, stated, session.pure)
-            if caps is None:
-                return None
-        self.max_keys_per_unit_, self.max_rows_per_unit_ = caps
-        counts: KeyCounts = session.answer(CountedKeys(*caps), chooser.shares["counted"])
-        return counts
-
-    def _columns(
-        self,
-        session: Session,
-        aggregate: Aggregate,
-        releases: Mapping[str, Release],
-        keys: tuple[Any, ...],
-        shares: Mapping[str, Fraction],
-    ) -> dict[str, list[Any]]:
-        """Return an aggregate's columns: values, intervals, and intervals for the population."""
-        if not keys:
-            return results.no_columns(aggregate)
-        terms, pure = terms_of(aggregate), session.pure
-        totals = [releases[repr(term)] for term in terms]
-        if aggregate.chosen:
-            totals = self._choice(session, aggregate, keys, shares)
-        self._noisy[aggregate.name] = aggregate, totals, pure
-        law = self._law(aggregate)
-        found = results.interval_of(aggregate, totals, pure=pure, law=law)
-        columns = self._known(aggregate, found)
-        if aggregate.kind != "mean":
-            return columns
-        about = results.about_means(terms[1], columns[aggregate.name])
-        caps = self.max_keys_per_unit_, self.max_rows_per_unit_
-        query = unit_sum(KeyTotals(keys, (about,), 0, *caps))
-        spread = session.answer(query, shares["spread"], name=f"spread {aggregate.column}")
-        population = results.interval_of(aggregate, totals, pure=pure, spread=spread)
-        return columns | self._known(aggregate, population)
-
-    def _as_released(
-        self, aggregates: list[Aggregate], columns: dict[str, list[Any]]
-    ) -> dict[str, Released]:
-        """Return the aggregates as released numbers, by column."""
-        labels = {}
-        for name in self._by():
-            labels[name] = np.empty(len(self.keys_), dtype=object)
-            labels[name][:] = columns[name]
-        session, out = new_key(), {}
-        for aggregate in aggregates:
-            for name in results.column_of(aggregate):
-                if aggregate.name not in self._noisy:
-                    out[name] = Released(np.zeros(0), 0.0, self.privacy_, labels=labels)
-                    continue
-                bounded, totals, pure = self._noisy[aggregate.name]
-                law, (_, counted) = self._law(bounded), self._counted
-                unclear = aggregate.name in self._unclear
-                ends = results.Ends(bounded, name, totals, columns, pure, law, counted, unclear)
-                out[name] = ends.released(self.privacy_, session, labels)
-        return out
-
-    def _choice(
-        self,
-        session: Session,
-        aggregate: Aggregate,
-        keys: tuple[Any, ...],
-        shares: Mapping[str, Fraction],
-    ) -> list[Release]:
-        """Return the releases of a chosen quantile, which equal aggregates have in common."""
-        for other, releases, _ in self._noisy.values():
-            if other.chosen == aggregate.chosen:
-                return list(releases)
-        caps = self.max_keys_per_unit_, self.max_rows_per_unit_
-        return choose_quantile(session, aggregate, keys, caps, shares["term"])
-
-    def _bounded(
-        self, session: Session, aggregates: list[Aggregate], shares: Mapping[str, Fraction]
-    ) -> list[Aggregate]:
-        """Return aggregates with bounds, which are learned once for each column without bounds."""
-        learned: dict[str, tuple[float, float]] = {}
-        self.hidden_units_: dict[str, int] = {}
-        without = [aggregate for aggregate in aggregates if plan.learns(aggregate)]
-        self._unclear: set[str] = set()
-        for column in dict.fromkeys(aggregate.column for aggregate in without):
-            query, name = unit_sum(UnitSpread(column, plan.SPREAD_EDGES)), f"bounds of {column}"
-            spread = session.answer(query, shares["learned"], name=name)
-            learned[column], self.hidden_units_[column], clear = plan.learned_range(
-                spread.value, std_of(spread), session.pure
-            )
-            if not clear:
-                self._unclear |= {a.name for a in without if a.column == column}
-        return plan.with_bounds(aggregates, learned)
-
-    def _known(self, aggregate: Aggregate, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        """Return an aggregate's columns; intervals are NaN if its learned bounds are a guess."""
-        if aggregate.name not in self._unclear:
-            return columns
-        return {
-            name: cells if name == aggregate.name else [np.nan] * len(cells)
-            for name, cells in columns.items()
-        }
-
-    def _choose_caps(
-        self,
-        session: Session,
-        shapes: Shapes | None,
-        n_keys: int,
-        aggregates: list[Aggregate],
-        shares: Mapping[str, Fraction],
-        counted: str | None,
-    ) -> None:
-        """Set the caps: the stated ones, or those of the smallest error.
-
-        `counted` is the kind of a count that has selected the keys; it has set the cap on keys.
-        """
-        keys, rows = self._caps()
-        if shapes is None:
-            self.max_keys_per_unit_, self.max_rows_per_unit_ = int(keys), int(rows)
-            return
-        part = Allowance.left(session, shares["term"])
-        stated = None if counted is None else self.max_keys_per_unit_
-        caps, _ = self._best_caps(shapes, n_keys, aggregates, part, stated)
-        self.max_keys_per_unit_, self.max_rows_per_unit_ = caps
-
-    def _best_caps(
-        self,
-        shapes: Shapes,
-        n_keys: int,
-        aggregates: list[Aggregate],
-        part: Allowance,
-        max_keys: int | None = None,
-    ) -> tuple[tuple[int, int], float]:
-        """Return the caps of the smallest error under an allowance of a term, and this error."""
-        keys, rows = self._caps()
-        kinds = {aggregate.kind for aggregate in aggregates}
-        units = kinds == {"distinct_units"}
-        count = Aggregate("", "distinct_units")
-        return plan.best_caps(
-            shapes.by_keys,
-            shapes.by_rows,
-            shapes.std,
-            max(n_keys, 1),
-            noise=results.expected_width(count, part, (1, 1), 1.0),
-            power=1.0 if part.pure else 0.5,
-            of_rows=not kinds <= {"mean", "variance", "std", "quantile"},
-            pure=shapes.pure,
-            max_keys=max_keys or (None if _is_private(keys) else int(keys)),
-            max_rows=(1 if units else None) if _is_private(rows) else int(rows),
-        )
+            return _shapes(session, chooser.listed), session.certificate()
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "table_")
@@ -837,5 +490,194 @@ class DPGroupBy(BaseEstimator):
         }
 
 
-def _is_private(cap: Any) -> bool:
-    return not isinstance(cap, numbers.Integral)
+def _shapes(session: Session, keys: tuple[Any, ...] | None, *share: Fraction) -> Shapes:
+    """Release histograms of units."""
+    query = unit_sum(UnitShapes(keys, plan.KEY_EDGES, plan.ROW_EDGES))
+    return Shapes.of(session.answer(query, *share), session.pure)
+
+
+def _main_session(
+    chooser: Chooser, design: Design, rows: Any, key: Any, first: PrivacyCertificate | None
+) -> Session:
+    """Charge for all but the first histograms and return the session."""
+    noise, keys = chooser.deltas(design)
+    try:
+        return chooser.context.open(rows, key, delta=noise, separate_delta=keys)
+    except BudgetExceededError as error:  # others have spent since the total was checked
+        if first is None:
+            raise
+        charged = f"Of this fit epsilon={first.epsilon:g} was charged"
+        text = str(error).replace("Nothing was charged for this fit", charged)
+        raise BudgetExceededError(text, cost=error.cost, remaining=error.remaining) from None
+
+
+@dataclass(eq=False)
+class _Releases:
+    """The releases of one fit, in their order; `by` gets keys, caps and bounds."""
+
+    by: DPGroupBy
+    names: list[str]  # of the key columns
+    session: Session
+    chooser: Chooser
+    shapes: Shapes | None
+    unclear: set[str] = field(default_factory=set)  # aggregates whose learned bounds are a guess
+    kind: str | None = None  # of the count that has selected the keys
+    counted: KeyCounts | None = None  # what it released
+    noisy: dict[str, intervals.Totals] = field(default_factory=dict)
+
+    def columns(self, design: Design) -> dict[str, list[Any]]:
+        """Release everything; return the columns of the result."""
+        by, session, shares, listed = (
+            self.by,
+            self.session,
+            self.chooser.shares,
+            self.chooser.listed,
+        )
+        aggregates = self._bounded()
+        by.bounds_ = {a.name: a.bounds for a in aggregates if a.bounds is not None}
+        terms = plan.distinct_terms(
+            term for aggregate in aggregates for term in terms_of(aggregate)
+        )
+        if shares["shapes"]:
+            self.shapes = _shapes(session, listed, shares["shapes"])
+        self._count_keys(design)
+        keys = listed
+        if self.counted is not None:
+            keys = tuple(self.counted.keys)
+        elif keys is None:
+            cap = self.chooser.caps[0]
+            if cap is None:
+                assert self.shapes is not None
+                cap = self.shapes.upper_cap()
+            keys = tuple(session.answer(SelectKeys(cap, by.key_method), shares["keys"]))
+            by.max_keys_per_unit_ = cap
+        by.keys_ = list(map(shown_key, keys))
+        parts = [(key,) if len(self.names) == 1 else key for key in keys]
+        columns = {name: [part[i] for part in parts] for i, name in enumerate(self.names)}
+        if not aggregates:
+            return columns
+        if shares["shapes of keys"] and keys and self.counted is None:
+            self.shapes = _shapes(session, keys, shares["shapes of keys"])
+        if self.kind != "rows":
+            self._choose_caps(len(keys))
+        caps = by.max_keys_per_unit_, by.max_rows_per_unit_
+        by.left_out_ = {}
+        if keys and shares["left_out"]:
+            # Counts that select keys leave out rows of all keys.
+            out = unit_sum(LeftOut(keys if self.counted is None else None, *caps))
+            by.left_out_ |= intervals.left_out_of(
+                session.answer(out, shares["left_out"]), session.pure
+            )
+        releases = {}
+        for i, term in enumerate(terms if keys else ()):
+            if term.kind == self.kind:
+                assert self.counted is not None
+                releases[repr(term)] = Release(self.counted.counts[:, None], self.counted.std)
+                continue
+            totals = unit_sum(KeyTotals(keys, tuple(terms), i, *caps))
+            name = f"{term.kind} {term.column}".strip()
+            releases[repr(term)] = session.answer(totals, shares["term"], name=name)
+        for aggregate in aggregates:
+            columns |= self._columns(aggregate, releases, keys, caps)
+        return columns
+
+    def _law(self, aggregate: Aggregate) -> KeyCounts | None:
+        """Return the law of a count that has selected the keys; None for other aggregates."""
+        return self.counted if counted_term(aggregate) == self.kind else None
+
+    def _count_keys(self, design: Design) -> None:
+        """Release the keys that a count selects, with this count, if one does."""
+        if not design.counts:
+            return
+        chooser, pure, caps = self.chooser, self.session.pure, design.caps
+        if caps is None:
+            assert self.shapes is not None
+            caps, _ = chooser.counting_caps(pure, self.shapes, pure)
+            if caps is None:
+                return
+        self.by.max_keys_per_unit_, self.by.max_rows_per_unit_ = caps
+        self.counted = self.session.answer(CountedKeys(*caps), self.chooser.shares["counted"])
+        self.kind = counting_term(chooser.aggregates)
+
+    def _columns(
+        self,
+        aggregate: Aggregate,
+        releases: Mapping[str, Release],
+        keys: tuple[Any, ...],
+        caps: tuple[int, int],
+    ) -> dict[str, list[Any]]:
+        """Return an aggregate's columns: values, intervals, and intervals for the population."""
+        if not keys:
+            return intervals.no_columns(aggregate)
+        terms, session = terms_of(aggregate), self.session
+        parts = [releases[repr(term)] for term in terms]
+        if aggregate.chosen:
+            # Equal aggregates have one choice in common.
+            known = self.noisy.values()
+            same = [t.releases for t in known if t.aggregate.chosen == aggregate.chosen]
+            share = self.chooser.shares["term"]
+            if same:
+                parts = same[0]
+            else:
+                parts = intervals.choose_quantile(session, aggregate, keys, caps, share)
+        totals = intervals.Totals(aggregate, parts, session.pure, self._law(aggregate))
+        self.noisy[aggregate.name] = totals
+        columns = totals.columns()
+        if aggregate.kind == "mean":
+            about = intervals.about_means(terms[1], columns[aggregate.name])
+            query = unit_sum(KeyTotals(keys, (about,), 0, *caps))
+            name = f"spread {aggregate.column}"
+            spread = session.answer(query, self.chooser.shares["spread"], name=name)
+            columns |= totals.columns(spread=spread)
+        if aggregate.name not in self.unclear:
+            return columns
+        return {
+            name: cells if name == aggregate.name else [np.nan] * len(cells)
+            for name, cells in columns.items()
+        }
+
+    def as_released(self, columns: dict[str, list[Any]]) -> dict[str, Released]:
+        """Return the aggregates as released numbers, by column."""
+        labels, by = {}, self.by
+        for name in self.names:
+            labels[name] = np.empty(len(by.keys_), dtype=object)
+            labels[name][:] = columns[name]
+        session, out = new_key(), {}
+        for aggregate in self.chooser.aggregates:
+            for name in intervals.column_of(aggregate):
+                totals = self.noisy.get(aggregate.name)
+                if totals is None:
+                    out[name] = Released(np.zeros(0), 0.0, by.privacy_, labels=labels)
+                    continue
+                unclear = aggregate.name in self.unclear
+                ends = intervals.Ends(totals, name, columns, self.counted, unclear)
+                out[name] = ends.released(by.privacy_, session, labels)
+        return out
+
+    def _bounded(self) -> list[Aggregate]:
+        """Return aggregates with bounds, which are learned once for each column without bounds."""
+        learned: dict[str, tuple[float, float]] = {}
+        aggregates, hidden = self.chooser.aggregates, {}
+        without = [aggregate for aggregate in aggregates if plan.learns(aggregate)]
+        for column in dict.fromkeys(aggregate.column for aggregate in without):
+            query, name = unit_sum(UnitSpread(column, plan.SPREAD_EDGES)), f"bounds of {column}"
+            spread = self.session.answer(query, self.chooser.shares["learned"], name=name)
+            learned[column], hidden[column], clear = plan.learned_range(
+                spread.value, intervals.std_of(spread), self.session.pure
+            )
+            if not clear:
+                self.unclear |= {a.name for a in without if a.column == column}
+        self.by.hidden_units_ = hidden
+        return plan.with_bounds(aggregates, learned)
+
+    def _choose_caps(self, n_keys: int) -> None:
+        """Set the caps: the stated ones, or those of the smallest error.
+
+        A count that has selected the keys has set the cap on keys.
+        """
+        by, caps = self.by, self.chooser.caps
+        if self.shapes is not None:
+            part = Allowance.left(self.session, self.chooser.shares["term"])
+            most = caps[0] if self.counted is None else by.max_keys_per_unit_
+            caps, _ = self.chooser.best_caps(self.shapes, n_keys, part, most)
+        by.max_keys_per_unit_, by.max_rows_per_unit_ = caps

@@ -9,18 +9,19 @@ session of its own; then it is public, and the main session opens with the bette
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from skdp.aggregation import _plan as plan
-from skdp.aggregation._plan import Aggregate
-from skdp.aggregation._results import expected_width, std_of
-from skdp.budget import PrivacyBudget
-from skdp.core import Release, check_allowance
+from skdp.aggregation._intervals import expected_width
+from skdp.aggregation._plan import Aggregate, Caps, Shapes
+from skdp.base import CallContext
+from skdp.budget import exact, gdp_mu
+from skdp.core import check_allowance
+from skdp.loss.conversions import exact_shares
 from skdp.planning import Allowance, pure_is_less
 from skdp.queries import counting_law, least_shown
 
@@ -29,22 +30,6 @@ SMALLEST_EPSILON = 1e-3  # below, the part for the histograms would show nothing
 FEW = 8  # if a unit changes at most so many entries, Laplace noise is smaller than Gaussian noise
 _FEW_ROWS = 2  # a stated cap on rows, above which few units may reach it
 _UNIT_RANGE = (0.0, 1.0)  # stands for bounds that are learned: it does not change the comparison
-
-
-@dataclass(frozen=True)
-class Shapes:
-    """Released histograms of units, by keys and by rows in a key, and the law of their noise."""
-
-    by_keys: Any
-    by_rows: Any
-    std: float
-    pure: bool
-
-    @classmethod
-    def of(cls, releases: tuple[Release, Release], pure: bool) -> Shapes:
-        """Return the shapes that a session of pure or Gaussian noise has released."""
-        by_keys, by_rows = releases
-        return cls(np.array(by_keys.value), np.array(by_rows.value), std_of(by_keys), pure)
 
 
 @dataclass(frozen=True)
@@ -78,30 +63,111 @@ def counting_term(aggregates: Sequence[Aggregate]) -> str | None:
 class Chooser:
     """What is public of a fit before its main session opens.
 
-    - `epsilon`, `delta`: Of the main session: all of its delta, noise and keys together.
-    - `shares`: Of the main session.
+    - `context`: The call; its epsilon is that of the main session.
+    - `delta`: All of it, noise and keys together.
+    - `listed`: The stated keys; None: they are learned.
+    - `caps`: The stated caps, None for private ones.
+    - `bounding`: Whether caps may leave rows out.
     - `method`: The stated method of selecting keys.
+    - `second`: Whether another session has released the first histograms of units.
     """
 
-    epsilon: float
+    context: CallContext
     delta: float
-    budget: PrivacyBudget | None
-    adjacency: str
     aggregates: list[Aggregate]
-    shares: Mapping[str, Fraction]
+    listed: tuple[Any, ...] | None
+    caps: Caps
+    bounding: bool
     method: str
+    second: bool = False
 
     @property
-    def basic(self) -> bool:
+    def _basic(self) -> bool:
         """Whether pure noise may take the place of Gaussian noise."""
-        return self.budget is None or self.budget.accountant == "basic"
+        return self.context.budget is None or self.context.budget.accountant == "basic"
+
+    @cached_property
+    def shares(self) -> dict[str, Fraction]:
+        """The share of each kind of release: exact fractions, together at most 1."""
+        return plan.shares_of(
+            self.aggregates,
+            listed=self.listed is not None,
+            private_keys=self.caps[0] is None,
+            private_rows=self.caps[1] is None,
+            bounding=self.bounding,
+            shapes_known=self.second,
+        )
+
+    # --- one session or two -----------------------------------------------------------------------
 
     @property
-    def _replace(self) -> bool:
-        return self.adjacency == "replace_one"
+    def asks_first(self) -> bool:
+        """Whether the number of a unit's keys is released before the noise is chosen."""
+        if self.caps[0] is not None or not self._basic or not self.delta:
+            return False
+        if self.context.epsilon < SMALLEST_EPSILON:
+            return False
+        if self.listed is not None:  # a unit has at most all keys
+            keys = len(self.listed)
+            return bool(self.aggregates) and not replace(self, second=True).stated_keys_pure(keys)
+        return counting_term(self.aggregates) is not None and self.method == "auto"
+
+    @property
+    def two_parts(self) -> list[float]:
+        """Epsilon of the first histograms, and of everything after them."""
+        return exact_shares(exact(float(self.context.epsilon)), [FIRST_PART, 1 - FIRST_PART])
+
+    def after_first(self) -> Chooser:
+        """Return the chooser of the main session, after a session for the first histograms."""
+        remaining = replace(self.context, epsilon=self.two_parts[1])
+        return replace(self, context=remaining, second=True)
+
+    def design(self, shapes: Shapes | None = None) -> Design:
+        """Return the noise of the main session, by public facts and released histograms."""
+        if self.listed is None:
+            return self.learned_keys(self.caps, shapes)
+        if not self.delta:
+            return Design(pure=True)
+        if shapes is None:
+            return Design(self.stated_keys_pure(self.caps[0] or len(self.listed)))
+        # Each noise with its best caps; the one of the smaller error.
+        errors = {}
+        for pure in (True, False):
+            part = self.allowance(None if pure else self.delta).part(self.shares["term"])
+            errors[pure] = self.best_caps(shapes, len(self.listed), part, self.caps[0])[1]
+        return Design(errors[True] <= errors[False])
+
+    def deltas(self, design: Design) -> tuple[float, float]:
+        """Return the delta of noise, and the delta of private keys."""
+        if self.listed is not None:
+            return (0.0 if design.pure else self.delta), 0.0
+        # The selection of keys needs a delta; Laplace noise leaves it all of it.
+        return (0.0, self.delta) if design.pure else (self.delta / 2, self.delta / 2)
+
+    def allowance(self, delta: float | None) -> Allowance:
+        """Return the allowance of the main session, of pure noise without a delta."""
+        epsilon = float(self.context.epsilon)
+        mu = None if delta is None else gdp_mu(epsilon, delta)
+        return Allowance(epsilon, mu, self.context.adjacency)
+
+    def best_caps(
+        self, shapes: Shapes, n_keys: int, part: Allowance, max_keys: int | None
+    ) -> tuple[tuple[int, int], float]:
+        """Return the caps of the smallest error under an allowance of a term, and this error."""
+        kinds = {aggregate.kind for aggregate in self.aggregates}
+        units = kinds == {"distinct_units"}
+        count = Aggregate("", "distinct_units")
+        return shapes.best_caps(
+            (max_keys, self.caps[1] or (1 if units else None)),
+            max(n_keys, 1),
+            noise=expected_width(count, part, (1, 1), 1.0),
+            power=1.0 if part.pure else 0.5,
+            of_rows=not kinds <= {"mean", "variance", "std", "quantile"},
+        )
 
     def _is_less(self, noise_delta: float, noise: Any) -> bool:
-        return pure_is_less(self.epsilon, noise_delta, self.budget, noise, self.adjacency)
+        epsilon, budget = float(self.context.epsilon), self.context.budget
+        return pure_is_less(epsilon, noise_delta, budget, noise, self.context.adjacency)
 
     # --- stated keys ----------------------------------------------------------------------------
 
@@ -124,15 +190,16 @@ class Chooser:
         """Return the level of a share, and the delta of keys."""
         part = float(self.shares[share])
         if pure:
-            return self.epsilon * part, self.delta
-        mu = check_allowance(self.epsilon, self.delta / 2)
+            return float(self.context.epsilon) * part, self.delta
+        mu = check_allowance(float(self.context.epsilon), self.delta / 2)
         assert mu is not None
         return mu * math.sqrt(part), self.delta / 2
 
     def threshold(self, pure: bool, caps: tuple[int, int]) -> float:
         """Return the least count that shows, if counts with these caps select the keys."""
         level, delta = self._level(pure, "counted")
-        return float(counting_law(*caps, level, delta, pure=pure, replace=self._replace)[1])
+        replaces = self.context.adjacency == "replace_one"
+        return float(counting_law(*caps, level, delta, pure=pure, replace=replaces)[1])
 
     def counts_pure(self, caps: tuple[int, int]) -> bool:
         """Say whether pure noise shows the smaller keys, if counts with these caps select them."""
@@ -140,13 +207,14 @@ class Chooser:
 
     def _first_selected(self, pure: bool, max_keys: int, shapes: Shapes, of_rows: bool) -> float:
         """Return about how many rows the keys have that a selection before the counts shows."""
-        roots, rows = plan.weight_seen(shapes.by_keys, shapes.by_rows, shapes.std, pure=shapes.pure)
+        roots, rows = shapes.weights()
         level, delta = self._level(pure, "keys")
-        least = least_shown(max_keys, level, delta, pure=pure, replace=self._replace, weight=roots)
+        replaces = self.context.adjacency == "replace_one"
+        least = least_shown(max_keys, level, delta, pure=pure, replace=replaces, weight=roots)
         return least * (rows if of_rows else 1.0)
 
-    def caps(
-        self, pure: bool, shapes: Shapes, stated: tuple[Any, Any], first: bool
+    def counting_caps(
+        self, pure: bool, shapes: Shapes, first: bool
     ) -> tuple[tuple[int, int] | None, float]:
         """Return caps of counts that select keys, and the least count of rows that shows.
 
@@ -154,27 +222,20 @@ class Chooser:
         would have pure noise.
         """
         of_rows = counting_term(self.aggregates) == "rows"
-        caps, least = plan.counting_caps(
-            shapes.by_keys,
-            shapes.by_rows,
-            shapes.std,
-            lambda *caps: self.threshold(pure, caps),
-            pure=shapes.pure,
-            of_rows=of_rows,
-            max_keys=stated[0],
-            max_rows=stated[1],
+        caps, least = shapes.counting_caps(
+            self.caps, lambda caps: self.threshold(pure, caps), of_rows=of_rows
         )
-        other = self._first_selected(first, stated[0] or 1, shapes, of_rows)
+        other = self._first_selected(first, self.caps[0] or 1, shapes, of_rows)
         return (caps, least) if least <= other else (None, other)
 
     def selects_pure(self, max_keys: int) -> bool:
         """Say whether keys are selected with Laplace noise, where no count selects them."""
         few = max_keys == 1 and len(self.aggregates) * 2 + 1 <= FEW
         if self.method == "auto":
-            return few and self.basic
+            return few and self._basic
         return self.method == "laplace" or (few and self.method == "optimal")
 
-    def learned_keys(self, stated: tuple[Any, Any], shapes: Shapes | None) -> Design:
+    def learned_keys(self, stated: Caps, shapes: Shapes | None) -> Design:
         """Return the design for learned keys; `stated` are the caps, None for private ones."""
         max_keys, max_rows = stated
         kind = counting_term(self.aggregates)
@@ -184,16 +245,13 @@ class Chooser:
         if kind == "units":
             max_rows = 1
         if shapes is not None:  # known before the session opens
-            first = self.selects_pure(
-                max_keys or plan.upper_cap(shapes.by_keys, shapes.std, pure=shapes.pure)
-            )
-            choices = {pure: self.caps(pure, shapes, stated, first) for pure in (True, False)}
+            first = self.selects_pure(max_keys or shapes.upper_cap())
+            choices = {pure: self.counting_caps(pure, shapes, first) for pure in (True, False)}
             pure = choices[True][1] <= choices[False][1]
             caps = choices[pure][0]
             return Design(first) if caps is None else Design(pure, True, caps)
         if max_keys and max_rows:
-            caps = int(max_keys), int(max_rows)
-            if caps[1] > _FEW_ROWS:
+            if max_rows > _FEW_ROWS:
                 return Design(selects)
-            return Design(self.counts_pure(caps), True, caps)
-        return Design(bool(max_keys) and self.counts_pure((int(max_keys), 1)), True)
+            return Design(self.counts_pure((max_keys, max_rows)), True, (max_keys, max_rows))
+        return Design(max_keys is not None and self.counts_pure((max_keys, 1)), True)

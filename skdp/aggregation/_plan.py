@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import numbers
@@ -14,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.confidence.limits import heavy_z
+from skdp.core import Release
 from skdp.parameters import check_length
 from skdp.queries import MAX_ROWS_PER_UNIT
 from skdp.tabular import KeyTerm, identity, read_cell
 
 Floats = NDArray[np.float64]
+Caps = tuple[int | None, int | None]  # on keys and on rows, None where they are private
 
 TREE_DEPTH = 7
 # Quantiles of one column: each of so many is chosen by itself, more come from one tree of counts.
@@ -50,7 +53,6 @@ _HIDDEN = 0.05  # largest share of the units that noise may hide
 
 WITH_VALUES = ("sum", "mean", "variance", "std", "quantile", "histogram")
 KINDS = ("count", "distinct_units", *WITH_VALUES)
-_CLIPPED = ("sum", "mean", "variance", "std", "quantile")
 
 
 @dataclass(frozen=True)
@@ -72,21 +74,22 @@ class Aggregate:
         return repr((self.column, self.bounds, self.q)) if is_chosen else ""
 
 
-def _pair(value: Any, name: str, column: str) -> tuple[float, float]:
+def pair_of(bounds: Any, what: str) -> tuple[float, float]:
     """Return bounds as two floats, or raise."""
     try:
-        low, high = map(float, () if isinstance(value, str | bytes) else value)
+        low, high = map(float, () if isinstance(bounds, str | bytes) else bounds)
     except (TypeError, ValueError):
-        raise TypeError(
-            f"{name}: bounds of column {column!r} must be two numbers, (low, high)"
-        ) from None
+        raise TypeError(f"{what} must be two numbers, (low, high)") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(
-            f"{name}: bounds of column {column!r} must be finite, the lower one first, "
-            f"got ({low:g}, {high:g})"
-        )
+        raise ValueError(f"{what} must be finite, the lower one first, got ({low:g}, {high:g})")
+    return low, high
+
+
+def _pair(bounds: Any, name: str, column: str) -> tuple[float, float]:
+    what = f"{name}: bounds of column {column!r}"
+    low, high = pair_of(bounds, what)
     if not 1e-100 < high - low < 1e100:
-        raise ValueError(f"{name}: bounds of column {column!r} must be 1e-100 to 1e100 apart")
+        raise ValueError(f"{what} must be 1e-100 to 1e100 apart")
     return low, high
 
 
@@ -218,12 +221,6 @@ def distinct_terms(terms: Iterable[KeyTerm]) -> list[KeyTerm]:
 # --- caps and bounds from released histograms -----------------------------------------------------
 
 
-def _typical(edges: Sequence[int]) -> Floats:
-    """Return the geometric middle of each bin."""
-    last = [edge - 1 for edge in edges[1:]] + [edges[-1]]
-    return np.sqrt(np.array(edges, dtype=float) * np.array(last))
-
-
 def _deviations(chance: float, pure: bool, terms: int = 1) -> float:
     """Return the number of standard deviations that a sum of `terms` noises rarely exceeds."""
     return float(heavy_z(3.0 / terms if pure else 0.0, 1 - 2 * chance))
@@ -255,24 +252,17 @@ def _seen(counts: Floats, std: float, pure: bool, edges: Sequence[int]) -> Float
     return visible
 
 
-def upper_cap(by_keys: Floats, std: float, *, pure: bool) -> int:
-    """Return the smallest edge with 95% of the visible units at or below it."""
-    seen = _seen(by_keys, std, pure, KEY_EDGES)
-    place = int(np.searchsorted(np.cumsum(seen), 0.95 * seen.sum()))
-    return min(int(KEY_EDGES[min(place + 1, len(KEY_EDGES) - 1)]), _MOST_KEYS)
-
-
 def _caps_of(seen: Floats, edges: Sequence[int]) -> Sequence[int]:
-    """Return the caps to try: up to the end of the last occupied bin."""
     return edges[: int(np.flatnonzero(seen)[-1]) + 2]
 
 
-def _shapes_seen(
-    by_keys: Floats, by_rows: Floats, std: float, pure: bool
-) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return units by keys, and shares of units by rows: weights with typical numbers."""
-    units, rows = _seen(by_keys, std, pure, KEY_EDGES), _seen(by_rows, std, pure, ROW_EDGES)
-    return (units, _typical(KEY_EDGES)), (rows / rows.sum(), _typical(ROW_EDGES))
+def _typical(edges: Sequence[int]) -> Floats:
+    """Return the geometric middle of each bin."""
+    last = [edge - 1 for edge in edges[1:]] + [edges[-1]]
+    return np.sqrt(np.array(edges, dtype=float) * np.array(last))
+
+
+_KEYS_OF_UNIT, _ROWS_OF_KEY = _typical(KEY_EDGES), _typical(ROW_EDGES)
 
 
 def _part_kept(weights: Floats, numbers: Floats, cap: float) -> float:
@@ -280,99 +270,92 @@ def _part_kept(weights: Floats, numbers: Floats, cap: float) -> float:
     return float(weights @ np.minimum(numbers, cap)) / float(weights @ numbers)
 
 
-def best_caps(
-    by_keys: Floats,
-    by_rows: Floats,
-    std: float,
-    n_keys: int,
-    *,
-    noise: float,
-    power: float,
-    of_rows: bool,
-    pure: bool,
-    max_keys: int | None,
-    max_rows: int | None,
-) -> tuple[tuple[int, int], float]:
-    """Return the stated caps, or those of the smallest error that keep 95% of rows, and this error.
+@dataclass(frozen=True)
+class Shapes:
+    """Released histograms of units, by keys and by rows in a key, and the law of their noise."""
 
-    `by_keys` and `by_rows` are noisy numbers of units. `noise` is that of a count with caps of 1,
-    and grows with the power `power` of the cap on keys. `of_rows`: rows are counted or added up;
-    for means and quantiles a row of partial weight does less harm. If no caps keep so much (one of
-    them may be stated), those that keep the most are taken.
-    """
-    (units, keys_of_unit), (rows, rows_of_key) = _shapes_seen(by_keys, by_rows, std, pure)
-    total = float(units @ keys_of_unit) * float(rows @ rows_of_key)
-    key_caps = [cap for cap in _caps_of(units, KEY_EDGES) if cap <= n_keys]
-    row_caps = _caps_of(rows, ROW_EDGES)
+    by_keys: Floats
+    by_rows: Floats
+    std: float
+    pure: bool
 
-    def kept(caps: tuple[int, int]) -> float:
-        part = _part_kept(units, keys_of_unit, min(caps[0], n_keys))
-        return part * _part_kept(rows, rows_of_key, caps[1])
+    @classmethod
+    def of(cls, releases: tuple[Release, Release], pure: bool) -> Shapes:
+        """Return the shapes that a session of pure or Gaussian noise has released."""
+        by_keys, by_rows = (np.array(release.value) for release in releases)
+        return cls(by_keys, by_rows, float(np.max(releases[0].std)), pure)
 
-    def error(caps: tuple[int, int]) -> float:
-        size = noise * caps[0] ** power * caps[1] * n_keys
-        if of_rows:
-            return size / total + _WEIGHT * (1 - kept(caps))
-        return size / total / kept(caps) + 0.2 * (1 - kept(caps))
+    @functools.cached_property
+    def units(self) -> Floats:
+        """Visible units by keys."""
+        return _seen(self.by_keys, self.std, self.pure, KEY_EDGES)
 
-    choices = _keeping(
-        itertools.product(
-            [max_keys] if max_keys else key_caps, [max_rows] if max_rows else row_caps
-        ),
-        kept,
-    )
-    best = min(choices, key=error)
-    return best, error(best)
+    @functools.cached_property
+    def rows(self) -> Floats:
+        """Shares of the visible units by rows in a key."""
+        seen = _seen(self.by_rows, self.std, self.pure, ROW_EDGES)
+        return seen / seen.sum()
 
+    def upper_cap(self) -> int:
+        """Return the smallest edge with 95% of the visible units at or below it."""
+        place = int(np.searchsorted(np.cumsum(self.units), 0.95 * self.units.sum()))
+        return min(int(KEY_EDGES[min(place + 1, len(KEY_EDGES) - 1)]), _MOST_KEYS)
 
-def _keeping(
-    choices: Iterable[tuple[int, int]], kept: Callable[[tuple[int, int]], float]
-) -> list[tuple[int, int]]:
-    """Return the caps that keep 95% of rows, or as many as any."""
-    parts = {caps: kept(caps) for caps in choices}
-    least = min(_KEPT, max(parts.values()))
-    return [caps for caps, part in parts.items() if part >= least]
+    def weights(self) -> tuple[float, float]:
+        """Return the mean of the root of a unit's keys, and the mean of its rows in a key."""
+        roots = float(self.units @ np.sqrt(_KEYS_OF_UNIT)) / float(self.units.sum())
+        return roots, float(self.rows @ _ROWS_OF_KEY)
 
+    def _keeping(
+        self, stated: Caps, most: int, n_keys: float, *, of_rows: bool
+    ) -> dict[tuple[int, int], float]:
+        """Return the caps that keep 95% of rows, or as many as any; and the share of each.
 
-def counting_caps(
-    by_keys: Floats,
-    by_rows: Floats,
-    std: float,
-    threshold: Callable[[int, int], float],
-    *,
-    pure: bool,
-    of_rows: bool,
-    max_keys: int | None,
-    max_rows: int | None,
-) -> tuple[tuple[int, int], float]:
-    """Return the caps for which counts that select their keys show the smallest keys.
+        Tried are caps up to the end of the last occupied bin, of keys up to `most`.
+        """
+        key_caps: Sequence[int] = [cap for cap in _caps_of(self.units, KEY_EDGES) if cap <= most]
+        key_caps = [stated[0]] if stated[0] else key_caps
+        row_caps = [stated[1]] if stated[1] else _caps_of(self.rows, ROW_EDGES)
+        parts = {}
+        for caps in itertools.product(key_caps, row_caps if of_rows else [1]):
+            part = _part_kept(self.units, _KEYS_OF_UNIT, min(caps[0], n_keys))
+            parts[caps] = part * _part_kept(self.rows, _ROWS_OF_KEY, caps[1]) if of_rows else part
+        least = min(_KEPT, max(parts.values()))
+        return {caps: part for caps, part in parts.items() if part >= least}
 
-    Of the caps that keep 95% of rows, those with the smallest threshold in rows of a key before
-    bounding; and this number. `pure` and `std` are of the noise on both histograms. Without
-    `of_rows`, units are counted.
-    """
-    (units, keys_of_unit), (rows, rows_of_key) = _shapes_seen(by_keys, by_rows, std, pure)
-    key_caps = [cap for cap in _caps_of(units, KEY_EDGES) if cap <= _MOST_KEYS]
-    row_caps = [max_rows] if max_rows else _caps_of(rows, ROW_EDGES)
+    def best_caps(
+        self, stated: Caps, n_keys: int, *, noise: float, power: float, of_rows: bool
+    ) -> tuple[tuple[int, int], float]:
+        """Return the stated caps, or those of the smallest error that keep 95% of rows, and it.
 
-    def kept(caps: tuple[int, int]) -> float:
-        part = _part_kept(units, keys_of_unit, caps[0])
-        return part * _part_kept(rows, rows_of_key, caps[1]) if of_rows else part
+        `noise` is that of a count with caps of 1, and grows with the power `power` of the cap on
+        keys. `of_rows`: rows are counted or added up; for means and quantiles a row of partial
+        weight does less harm. If no caps keep so much (one of them may be stated), those that keep
+        the most are taken.
+        """
+        total = float(self.units @ _KEYS_OF_UNIT) * float(self.rows @ _ROWS_OF_KEY)
+        errors = {}
+        for caps, kept in self._keeping(stated, n_keys, n_keys, of_rows=True).items():
+            size = noise * caps[0] ** power * caps[1] * n_keys / total
+            missing = 1 - kept
+            errors[caps] = size + _WEIGHT * missing if of_rows else size / kept + 0.2 * missing
+        best = min(errors, key=errors.__getitem__)
+        return best, errors[best]
 
-    choices = _keeping(
-        itertools.product([max_keys] if max_keys else key_caps, row_caps if of_rows else [1]), kept
-    )
-    # With the same cap on keys, more rows than are needed only add noise.
-    smallest = {keys: min(r for k, r in choices if k == keys) for keys, _ in choices}
-    errors = {caps: threshold(*caps) / kept(caps) for caps in smallest.items()}
-    best = min(errors, key=errors.__getitem__)
-    return best, errors[best]
+    def counting_caps(
+        self, stated: Caps, threshold: Callable[[tuple[int, int]], float], *, of_rows: bool
+    ) -> tuple[tuple[int, int], float]:
+        """Return the caps for which counts that select their keys show the smallest keys.
 
-
-def weight_seen(by_keys: Floats, by_rows: Floats, std: float, *, pure: bool) -> tuple[float, float]:
-    """Return the mean of the root of a unit's keys, and the mean of its rows in a key."""
-    (units, keys_of_unit), (rows, rows_of_key) = _shapes_seen(by_keys, by_rows, std, pure)
-    return float(units @ np.sqrt(keys_of_unit)) / float(units.sum()), float(rows @ rows_of_key)
+        Of the caps that keep 95% of rows, those with the smallest threshold in rows of a key before
+        bounding; and this number. Without `of_rows`, units are counted.
+        """
+        kept = self._keeping(stated, _MOST_KEYS, math.inf, of_rows=of_rows)
+        # With the same cap on keys, more rows than are needed only add noise.
+        smallest = {keys: min(r for k, r in kept if k == keys) for keys, _ in kept}
+        errors = {caps: threshold(caps) / kept[caps] for caps in smallest.items()}
+        best = min(errors, key=errors.__getitem__)
+        return best, errors[best]
 
 
 def learned_range(counts: Floats, std: float, pure: bool) -> tuple[tuple[float, float], int, bool]:

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from skdp._docstrings import shared_texts
-from skdp.aggregation._intervals import LEVEL
-from skdp.aggregation._results import left_out_text, limits_of, notes_of, share_left_out
+from skdp.aggregation._intervals import LEVEL, limits_of, notes_of, share_left_out
 from skdp.confidence import Released
 from skdp.confidence.limits import MetricLimits
 from skdp.core import PrivacyCertificate
@@ -243,8 +242,7 @@ def _released_columns(plan: Plan) -> list[tuple[str, str]]:
     """Return the columns that `DPGroupBy` releases, with their types."""
     columns = [(name, "VARCHAR") for name in plan.by]
     for aggregate in plan.aggregates:
-        counted = aggregate.kind in ("count", "distinct_units") or aggregate.counts_rows
-        kind = "BIGINT" if counted else "DOUBLE"
+        kind = "BIGINT" if aggregate.is_count else "DOUBLE"
         columns += [(f"{aggregate.name}{end}", kind) for end in ("", "_low", "_high")]
         if aggregate.kind == "mean":
             ends = ("_population_low", "_population_high")
@@ -373,11 +371,7 @@ def _bounding(plan: Plan, by: Any) -> list[str]:
     any_left_out = bool(out) and out["keys_low" if of_units else "rows_low"] > 0
     many = counted is None or share_left_out(by, counted) is not None
     if any_left_out and many and not notes:
-        notes.append(
-            f"{limits_of(by)}. {left_out_text(by, of_units=of_units)} Counts and sums do not "
-            "include them, and intervals are of the rows that count. State max_keys_per_unit and "
-            "max_rows_per_unit to set these limits"
-        )
+        notes.append(limits_of(by, of_units=of_units))
     for name, units in sorted(getattr(by, "hidden_units_", {}).items()):
         notes.append(
             f"{name} was clipped to learned bounds: beyond them fewer than about {units:,} units "

@@ -6,15 +6,16 @@ and are public.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from skdp.aggregation._plan import pair_of
 from skdp.sql.ir import column_type, quoted, text_of
 from skdp.tabular import checked, stated_type, type_name, with_types
 from skdp.user_code import cancellable, or_raise, suppress_warnings
@@ -87,18 +88,21 @@ class Catalog:
 
     connection: Any
     tables: dict[str, Table] = field(default_factory=dict)
-    shared: bool = False  # all reads have one cursor, `opened`
-    opened: Any = None
 
     @contextmanager
     def one_state(self) -> Iterator[Catalog]:
         """Yield the tables in one state of the database: that of the first read."""
-        result = replace(self, shared=True, opened=None, tables=dict(self.tables))
+        result = Catalog(self.connection, dict(self.tables))
         try:
             yield result
         finally:
-            if result.opened is not None:
-                result.opened.close()
+            if "reader" in vars(result):
+                result.reader.close()
+
+    @cached_property
+    def reader(self) -> Any:
+        """The cursor of all reads."""
+        return self.cursor()
 
     def named(self, parts: Sequence[str]) -> Table | None:
         """Return the declared table of a name, whose schema and database may be before it."""
@@ -108,18 +112,6 @@ class Catalog:
         end = "." + folded(".".join(map(quoted, parts)))
         tables = (t for t in self.tables.values() if not t.source.startswith('"temp"'))
         return next((t for t in tables if f".{folded(t.source)}".endswith(end)), None)
-
-    @contextmanager
-    def reading(self) -> Iterator[Any]:
-        """Yield a cursor."""
-        cursor = self.cursor() if self.opened is None else self.opened
-        if self.shared:
-            self.opened = cursor
-        try:
-            yield cursor
-        finally:
-            if not self.shared:
-                cursor.close()
 
     def cursor(self) -> Any:
         """Return a new connection to the database, with known settings and in a transaction.
@@ -161,17 +153,17 @@ class Catalog:
             )
         return cursor
 
-    def check_unchanged(self, cursor: Any, tables: Sequence[Table]) -> None:
+    def check_unchanged(self, tables: Sequence[Table]) -> None:
         """Raise RuntimeError for tables that have other columns than when they were declared.
 
         Expressions fail on no cell of the types for which they were compiled; others may fail.
         """
-        places = {place for place, _, _, _ in _base_tables(cursor)}
+        places = {place for place, _, _, _ in _base_tables(self.reader)}
         for table in tables:
             if table.released is not None:
                 continue  # this query has made it
             try:
-                result = _columns_of(cursor, table.source)
+                result = _columns_of(self.reader, table.source)
             except ValueError:
                 result = []
             if not table.source.startswith(_FILES) and table.source not in places:
@@ -199,32 +191,37 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
     else:
         connection = _connected(duckdb, database)
     catalog = Catalog(connection)
-    cursor = catalog.cursor()
-    here = () if in_memory else _current(connection)
-    for name, spec in tables.items():
-        if not isinstance(name, str):
-            raise TypeError(f"the names in tables must be strings, got {type(name).__name__}")
-        place = folded(name)
-        if place in catalog.tables:
-            raise ValueError(
-                f"table {name!r} is declared twice: names that differ only in upper and lower case "
-                "are the same. Declare it once"
-            )
-        if not in_memory and isinstance(spec, Mapping):
-            _check_no_types(name, spec.get("types"))
-        source = sources.get(place) if in_memory else _base_table(cursor, name, here)
-        if source is None:
-            raise ValueError(
-                f"there is no table {name!r} in the database. Views, temporary tables and tables "
-                "of other attached engines do not count: copy them with CREATE TABLE ... AS SELECT"
-            )
-        columns, row_id = _columns_of(cursor, source), ""
-        if isinstance(spec, Mapping) and spec.get("unit", "") is None:
-            _check_row_ids(name, [column for column, _ in columns])
-            source, row_id = _with_row_ids(source, len(catalog.tables))
-        catalog.tables[place] = _declared(name, source, columns, spec, row_id)
-    cursor.close()
-    _check_owners(catalog)
+    with closing(catalog.cursor()) as cursor:
+        # The cursor of the catalogue has a schema of its own.
+        named = "SELECT system.main.current_database(), system.main.current_schema()"
+        here = () if in_memory else connection.cursor().execute(named).fetchone()
+        for name, spec in tables.items():
+            if not isinstance(name, str):
+                raise TypeError(f"the names in tables must be strings, got {type(name).__name__}")
+            place = folded(name)
+            if place in catalog.tables:
+                raise ValueError(
+                    f"table {name!r} is declared twice: names that differ only in upper and lower "
+                    "case are the same. Declare it once"
+                )
+            source = sources.get(place) if in_memory else _base_table(cursor, name, here)
+            if source is None:
+                raise ValueError(
+                    f"there is no table {name!r} in the database. Views, temporary tables and "
+                    "tables of other attached engines do not count: copy them with CREATE TABLE "
+                    "... AS SELECT"
+                )
+            typed = not in_memory or source.startswith(_FILES)
+            if typed and isinstance(spec, Mapping) and spec.get("types"):
+                raise TypeError(
+                    f"table {name!r}: 'types' is for columns of objects or categories of pandas; "
+                    "the columns of files and databases have types already"
+                )
+            columns, row_id = _columns_of(cursor, source), ""
+            if isinstance(spec, Mapping) and spec.get("unit", "") is None:
+                source, row_id = _with_row_ids(name, source, columns, len(catalog.tables))
+            catalog.tables[place] = _declared(name, source, columns, spec, row_id)
+        _check_owners(catalog, cursor)
     _check_units(catalog)
     return catalog
 
@@ -272,20 +269,11 @@ def _in_memory(
                     f"table {name!r} must be a table of pandas, polars or pyarrow, or the path of "
                     f"Parquet files that exist (.parquet or .parq); got {path!r}"
                 )
-            _check_no_types(name, types)
             sources[folded(name)] = f"{_FILES}{text_of(path)})"
             continue
         _copy(connection, name, table, types or {})
         sources[folded(name)] = f'"memory"."main".{quoted(name)}'
     return connection, sources
-
-
-def _check_no_types(name: str, types: Any) -> None:
-    if types:
-        raise TypeError(
-            f"table {name!r}: 'types' is for columns of objects or categories of pandas; the "
-            "columns of files and databases have types already"
-        )
 
 
 def _copy(connection: Any, name: str, table: Any, types: Any) -> None:
@@ -312,16 +300,6 @@ def _copy(connection: Any, name: str, table: Any, types: Any) -> None:
         text += ". Compute a lazy table of polars before, with frame.collect(), to see what fails"
     with suppress_warnings():
         or_raise(lambda: cancellable(copy, connection.interrupt), lambda: TypeError(text))
-
-
-def _current(connection: Any) -> tuple[str, ...]:
-    """Return the current database and schema of a connection."""
-    cursor = connection.cursor()
-    text = "the connection to DuckDB cannot be used, for example because it is closed"
-    named = "SELECT system.main.current_database(), system.main.current_schema()"
-    result: list[tuple[str, ...]] = rows_of(cursor, named, text)
-    cursor.close()
-    return result[0]
 
 
 def _base_tables(cursor: Any) -> list[tuple[str, str, str, str]]:
@@ -376,20 +354,19 @@ def _columns_of(cursor: Any, source: str) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in result if row[0] not in of_files]
 
 
-def _check_row_ids(name: str, columns: list[str]) -> None:
-    for column in columns:
+def _with_row_ids(
+    name: str, source: str, columns: list[tuple[str, str]], number: int
+) -> tuple[str, str]:
+    """Return the source of a table, and SQL of the id of each row: its place in the table.
+
+    Rows of two tables have different ids, so that no row counts as the same unit as another.
+    """
+    for column, _ in columns:
         if folded(column) in ("rowid", _OF_FILE, _IN_FILE):
             raise ValueError(
                 f"table {name!r} has a column {column!r}, by which DuckDB counts rows, so that "
                 "each row cannot be a unit. Rename it, or name the column of the unit"
             )
-
-
-def _with_row_ids(source: str, number: int) -> tuple[str, str]:
-    """Return the source of a table, and SQL of the id of each row: its place in the table.
-
-    Rows of two tables have different ids, so that no row counts as the same unit as another.
-    """
     place = "{0}.rowid"
     if source.startswith(_FILES):
         source = f"{source[:-1]}, filename = '{_OF_FILE}', {_IN_FILE} = true)"
@@ -423,7 +400,7 @@ def _declared(
 
     for given, pair in dict(spec.get("columns") or {}).items():
         place = column(given)
-        known[place] = replace(known[place], bounds=bounds_of(f"{name!r}.{given!r}", pair))
+        known[place] = replace(known[place], bounds=pair_of(pair, f"bounds of {name!r}.{given!r}"))
     for given, keys in dict(spec.get("keys") or {}).items():
         place = column(given)
         if isinstance(keys, str) or not isinstance(keys, Sequence) or not keys:
@@ -453,20 +430,7 @@ def _declared(
     return Table(name, source, known, owner=Owner(column(first), folded(table), folded(key)))
 
 
-def bounds_of(what: str, pair: Any) -> tuple[float, float]:
-    """Return stated bounds as floats, or raise."""
-    try:
-        low, high = (float(item) for item in pair)
-    except (TypeError, ValueError):
-        raise TypeError(f"bounds of {what} must be two numbers, (lower, upper)") from None
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(
-            f"bounds of {what} must be two finite numbers (lower, upper), with lower below upper"
-        )
-    return low, high
-
-
-def _check_owners(catalog: Catalog) -> None:
+def _check_owners(catalog: Catalog, cursor: Any) -> None:
     """Check that owners lead to a table with a unit, and that their keys name one row."""
     for table in catalog.tables.values():
         seen, at = {folded(table.name)}, table
@@ -493,10 +457,10 @@ def _check_owners(catalog: Catalog) -> None:
             seen.add(folded(above.name))
             at = above
         if table.owner is not None:
-            _check_key(catalog, table.owner)
+            _check_key(catalog, table.owner, cursor)
 
 
-def _check_key(catalog: Catalog, owner: Owner) -> None:
+def _check_key(catalog: Catalog, owner: Owner, cursor: Any) -> None:
     """Refuse the key of an owner if several rows have the same value.
 
     This reads the table, as whoever declares it may. Queries do not rely on it: a row of two owners
@@ -506,8 +470,7 @@ def _check_key(catalog: Catalog, owner: Owner) -> None:
     key = quoted(above.columns[owner.key].name)
     test = f"SELECT count({key}) <> count(DISTINCT {key}) FROM {above.source}"
     text = f"table {above.name!r} cannot be read, to check that each key in it names one row"
-    with closing(catalog.cursor()) as cursor:
-        ((twice,),) = rows_of(cursor, test, text)
+    ((twice,),) = rows_of(cursor, test, text)
     if twice:
         raise ValueError(
             f"values of {above.name!r}.{above.columns[owner.key].name!r}, the key of an owner, are "

@@ -6,21 +6,24 @@ are those of `skdp.aggregation.DPGroupBy`. At the end of the module: ``%%dpsql``
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
+from skdp._docstrings import shared_texts
 from skdp.aggregation import DPGroupBy
+from skdp.aggregation._plan import pair_of
 from skdp.budget import PrivacyBudget
 from skdp.budget.account import charging_for
 from skdp.loss.conversions import check_delta, check_positive
 from skdp.parameters import shown
 from skdp.sql._answers import Answer, answer_of, encoded_keys
-from skdp.sql._catalog import Catalog, bounds_of, open_catalog, rows_of
+from skdp.sql._catalog import Catalog, open_catalog, rows_of
 from skdp.sql._plan import EVERYTHING, MOST_KEYS, Plan, conditional_notes
 from skdp.sql._stages import (
     AFTER,
@@ -36,9 +39,11 @@ from skdp.sql._syntax import parsed, refuse, without_literals
 PRIVATE = "private"
 _EACH_ROW = "row"  # the column of ids if each row of a table is a unit
 _EXAMPLE = {"max_keys_per_unit": 4, "max_rows_per_unit": 8}
+_ROWS = '"temp"."main"."skdp_rows_of_query"'
 _NO_ROWS = ("distinct_units", "max_rows_per_unit")  # a unit is counted once in a key
 
 
+@shared_texts
 class PrivateDatabase:
     """Private tables that are queried in SQL; each privacy unit is protected as a whole.
 
@@ -169,10 +174,6 @@ class PrivateDatabase:
             all steps, and the next step. Its exceptions are ignored, because otherwise an answer
             that was charged would be lost.
 
-        Returns
-        -------
-        answer : Answer
-
         Raises
         ------
         QueryRefusedError
@@ -191,20 +192,19 @@ class PrivateDatabase:
         with self._catalog.one_state() as catalog:
             result = self._planned(catalog, query, bounds, stated)
             if result is None:
-                return public_answer(self._catalog, query)
+                return public_answer(catalog, query)
             parts, fits = result
             for by in fits:
                 by.set_params(random_state=random_state)
             costs = [by.privacy_cost() for by in fits]  # bad parameters raise before a row is read
             price = self.budget.reserve(costs, note="parts of a query") if len(costs) > 1 else None
-            with catalog.reading() as cursor, price or nullcontext():
-                tables = [table for plan in parts.plans for table in plan.tables]
-                catalog.check_unchanged(cursor, tables)
+            with price or nullcontext():
+                catalog.check_unchanged([table for plan in parts.plans for table in plan.tables])
                 whole = self._log_literals
                 text = " ".join(query.split()) if whole else without_literals(parsed(query)[0])
                 told = partial(charging_for, literals=whole)
                 notes = [_note(text, fits, i) for i in range(len(fits))]
-                return _released(catalog, cursor, query, parts, fits, progress, map(told, notes))
+                return _released(catalog, query, parts, fits, progress, map(told, notes))
 
     def explain(
         self,
@@ -222,17 +222,10 @@ class PrivateDatabase:
 
         Parameters
         ----------
-        query : str
-        epsilon, delta : float or None, default=None
-        max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
-        bounds : dict, default=None
-        key_method : str, default="auto"
+        query, epsilon, delta, max_keys_per_unit, max_rows_per_unit, bounds, key_method
+            As in `sql`.
         rows_per_key : float, default=None
             Approximate number of rows of a key, for the errors of means and quantiles.
-
-        Returns
-        -------
-        text : str
 
         Raises
         ------
@@ -263,8 +256,7 @@ class PrivateDatabase:
             "DuckDB could not read the keys from the public tables on the left of LEFT JOIN; "
             "nothing was charged"
         )
-        with catalog.reading() as cursor:
-            result = rows_of(cursor, str(plan.left_keys), text)
+        result = rows_of(catalog.reader, str(plan.left_keys), text)
         if not 0 < len(result) <= MOST_KEYS:
             many = f"more than {MOST_KEYS:,}" if result else "no"
             refuse(
@@ -294,7 +286,9 @@ class PrivateDatabase:
                 "bounds must be a dict from the text of aggregated expressions to pairs of "
                 "numbers, such as {'x': (0, 1)}"
             )
-        boxes = {name: bounds_of(repr(name), pair) for name, pair in (bounds or {}).items()}
+        boxes = {
+            name: pair_of(pair, f"bounds of {name!r}") for name, pair in (bounds or {}).items()
+        }
         unit = self.budget.unit or _EACH_ROW
         parts = staged(query, select, catalog, unit, boxes, anonymized=options.used)
         for name, value in options.values:
@@ -325,7 +319,7 @@ class PrivateDatabase:
             keys, max_keys = [EVERYTHING], PRIVATE if plan.once else 1
         elif plan.left_keys is not None:
             keys = self._left_keys(catalog, plan)
-        elif plan.public_keys is not None:
+        elif plan.keys_known:
             keys = encoded_keys(plan)
         epsilon = 1.0 if stated["epsilon"] is None else stated["epsilon"]
         delta = 1e-6 if stated["delta"] is None else stated["delta"]
@@ -378,7 +372,6 @@ def _check_unit(catalog: Catalog, unit: str | None) -> None:
 
 def _released(
     catalog: Catalog,
-    cursor: Any,
     query: str,
     parts: Staged,
     fits: list[DPGroupBy],
@@ -398,15 +391,15 @@ def _released(
             if progress is not None:
                 progress(next(steps), 2 * len(fits), what)
 
-    failed = ""
+    failed, cursor = "", catalog.reader
     try:
         for i, (plan, by, note) in enumerate(zip(parts.plans, fits, notes, strict=True)):
             tell(f"rows of part {i + 1} of {len(fits)}")
             _compute(cursor, plan)
             tell(f"release of part {i + 1} of {len(fits)}")
             with note:
-                by.fit(cursor.table('"temp"."main"."skdp_rows_of_query"'))
-            cursor.execute('DROP TABLE "temp"."main"."skdp_rows_of_query"')
+                by.fit(cursor.table(_ROWS))
+            cursor.execute(f"DROP TABLE {_ROWS}")
             answers.append(answer_of(plan, by, subqueries))
             if i < len(subqueries):
                 subqueries[i].answer = answers[i]
@@ -432,20 +425,20 @@ def _released(
     return answers[-1]
 
 
-def _note(text: str, fits: Sequence[DPGroupBy], i: int) -> str:
-    """Return what the ledger says of a part of a query: its text and its caps."""
-    part = f"part {i + 1} of {len(fits)} of " if len(fits) > 1 else ""
-    caps = [f"{name}={getattr(fits[i], name)}" for name in _EXAMPLE] if fits[i].unit else []
-    return f"{part}{text}" + (f" [{', '.join(caps)}]" if caps else "")
-
-
 def _compute(cursor: Any, plan: Plan) -> None:
     """Compute the rows that are aggregated, before any charge."""
     text = (
         "DuckDB could not compute the rows of the query, for example for lack of memory or disk "
         "space; nothing was charged"
     )
-    rows_of(cursor, f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}", text)
+    rows_of(cursor, f"CREATE TEMP TABLE {_ROWS} AS {plan.rows}", text)
+
+
+def _note(text: str, fits: Sequence[DPGroupBy], i: int) -> str:
+    """Return what the ledger says of a part of a query: its text and its caps."""
+    part = f"part {i + 1} of {len(fits)} of " if len(fits) > 1 else ""
+    caps = [f"{name}={getattr(fits[i], name)}" for name in _EXAMPLE] if fits[i].unit else []
+    return f"{part}{text}" + (f" [{', '.join(caps)}]" if caps else "")
 
 
 # --- explain: no private row is read --------------------------------------------------------------
@@ -488,7 +481,7 @@ def _keys(plan: Plan) -> str:
         return "none, one row for all"
     labels = ", ".join(key.label for key in plan.keys)
     how = "found privately, rare ones are not shown"
-    if plan.public_keys is not None:
+    if plan.keys_known:
         how = "declared"
     if plan.left_keys is not None:
         how = "all in the public tables; COUNT(*) of a key without private rows is 0, in SQL 1"
@@ -524,7 +517,8 @@ def _errors(plan: Plan, by: Any, rows_per_key: float | None) -> list[str]:
             continue
         caps_of = [cap for cap in private if (aggregate.kind, cap) != _NO_ROWS]
         listed = "; ".join(
-            f"about {result[name]:.4g} if {_caps_text(caps_of, caps)}" for caps, result in examples
+            f"about {result[name]:.4g} with {' and '.join(f'{cap}={caps[cap]}' for cap in caps_of)}"
+            for caps, result in examples
         )
         lines.append(
             f"{text}: not known before the fit, which finds {' and '.join(caps_of)} privately. It "
@@ -533,64 +527,40 @@ def _errors(plan: Plan, by: Any, rows_per_key: float | None) -> list[str]:
     return lines
 
 
-def _caps_text(names: list[str], caps: dict[str, int]) -> str:
-    """Return caps as text: "a unit counts in 4 keys, with 8 rows in each"."""
-    parts = []
-    if "max_keys_per_unit" in names:
-        keys = caps["max_keys_per_unit"]
-        parts.append(f"in {keys} {'key' if keys == 1 else 'keys'}")
-    if "max_rows_per_unit" in names:
-        rows = caps["max_rows_per_unit"]
-        end = "in each" if parts else "a key"
-        parts.append(f"with {rows} {'row' if rows == 1 else 'rows'} {end}")
-    return f"a unit counts {', '.join(parts)}"
-
-
-_USAGE = "%%dpsql DATABASE [--epsilon E] [--delta D] [--explain] [--to NAME] [--progress]"
-
-
 def print_progress(done: int, steps: int, what: str) -> None:
     """Write the progress of a query to the error stream, in one line."""
     end = "\n" if done == steps else ""
     print(f"\r{done}/{steps} {what:<30}", end=end, file=sys.stderr, flush=True)  # noqa: T201
 
 
+class _Line(argparse.ArgumentParser):
+    """The parser of the line of a cell."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ValueError: a notebook goes on."""
+        raise ValueError(f"{message}. {self.format_usage()}")
+
+
 def dpsql(line: str, cell: str, names: dict[str, Any]) -> Any:
     """Answer a cell of a notebook with these `names`; its line has the database and parameters."""
-    parts = shlex.split(line)
-    database = names.get(parts[0]) if parts else None
+    parser = _Line("%%dpsql", add_help=False, allow_abbrev=False)
+    parser.add_argument("DATABASE")
+    for option in ("--epsilon", "--delta"):
+        parser.add_argument(option, type=float)
+    for option in ("--explain", "--progress"):
+        parser.add_argument(option, action="store_true")
+    parser.add_argument("--to", metavar="NAME")
+    given = parser.parse_args(shlex.split(line))
+    database = names.get(given.DATABASE)
     if not isinstance(database, PrivateDatabase):
-        raise ValueError(
-            f"DATABASE must be the name of a variable with a PrivateDatabase. Usage: {_USAGE}"
-        )
-    parameters: dict[str, Any] = {}
-    explain, to = False, ""
-    progress: dict[str, Any] = {}
-    rest = iter(parts[1:])
-    for part in rest:
-        if part == "--explain":
-            explain = True
-        elif part == "--progress":
-            progress["progress"] = print_progress
-        elif part in ("--epsilon", "--delta"):
-            parameters[part[2:]] = _number(part, next(rest, ""))
-        elif part == "--to":
-            to = next(rest, "")
-        else:
-            raise ValueError(f"{part!r} is not an option. Usage: {_USAGE}")
-    if explain:
-        return database.explain(cell, **parameters)
-    answer = database.sql(cell, **parameters, **progress)
-    if to:
-        names[to] = answer
+        parser.error("DATABASE must be the name of a variable with a PrivateDatabase")
+    price = {"epsilon": given.epsilon, "delta": given.delta}
+    if given.explain:
+        return database.explain(cell, **price)
+    answer = database.sql(cell, **price, progress=print_progress if given.progress else None)
+    if given.to:
+        names[given.to] = answer
     return answer
-
-
-def _number(option: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{option} must be followed by a number. Usage: {_USAGE}") from None
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -5,7 +5,6 @@ A plan is text and public numbers: no private row is read for it.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
@@ -22,9 +21,9 @@ from skdp.sql._relations import (
     is_aggregate,
     item_name,
 )
-from skdp.sql._sources import Compiler
+from skdp.sql._sources import LEFT, Compiler
 from skdp.sql._syntax import (
-    SOURCES,
+    TOO_LONG,
     clamp_of,
     is_anonymized,
     item_at,
@@ -32,7 +31,6 @@ from skdp.sql._syntax import (
     plain_aggregate,
     refusal,
     refuse,
-    refuse_bounds,
     said,
 )
 from skdp.sql.ir import (
@@ -47,9 +45,10 @@ from skdp.sql.ir import (
     Tree,
     quoted,
     text_of,
+    walk,
 )
 from skdp.sql.operators import TO_NUMBERS
-from skdp.sql.rules import compiled, condition
+from skdp.sql.rules import compiled, compiled_if, condition
 from skdp.user_code import or_raise
 
 MOST_KEYS = 100_000
@@ -109,6 +108,11 @@ class Specification:
     q: float = 0.5
     counts_rows: bool = False  # a sum of ones: a number of rows
 
+    @property
+    def is_count(self) -> bool:
+        """Whether it is an integer."""
+        return self.counts_rows or self.kind in ("count", "distinct_units")
+
     def given(self, bounds: Mapping[str, tuple[float, float]]) -> Any:
         """Return the aggregate in the form of `DPGroupBy.agg`."""
         if not self.column:
@@ -155,11 +159,9 @@ class Plan:
     levels: list[tuple[str, int]] = field(default_factory=list)
 
     @property
-    def public_keys(self) -> list[Any] | None:
-        """All keys, where columns that are grouped by are declared with them; else None."""
-        if not self.keys or any(key.known is None for key in self.keys):
-            return None
-        return list(itertools.product(*(key.known or () for key in self.keys)))
+    def keys_known(self) -> bool:
+        """Whether the columns that are grouped by are declared with all their values."""
+        return bool(self.keys) and all(key.known is not None for key in self.keys)
 
 
 # --- the select list ------------------------------------------------------------------------------
@@ -168,15 +170,9 @@ class Plan:
 _KINDS: dict[type, str] = {
     exp.Sum: "sum",
     exp.Avg: "mean",
-    exp.VariancePop: "variance",
-    exp.Variance: "variance",
-    exp.StddevPop: "std",
-    exp.Stddev: "std",
-    exp.StddevSamp: "std",
-    exp.Median: "quantile",
-    exp.PercentileCont: "quantile",
-    exp.Quantile: "quantile",
-    exp.ApproxQuantile: "quantile",
+    **dict.fromkeys((exp.VariancePop, exp.Variance), "variance"),
+    **dict.fromkeys((exp.StddevPop, exp.Stddev, exp.StddevSamp), "std"),
+    **dict.fromkeys((exp.Median, exp.PercentileCont, exp.Quantile, exp.ApproxQuantile), "quantile"),
 }
 _SAMPLE = (exp.Variance, exp.Stddev, exp.StddevSamp)
 _ONE_ROW: dict[type, str] = {  # aggregates that show one row, and what to use instead
@@ -212,17 +208,8 @@ class ReleasedScope:
 
     def used(self, *nodes: Node) -> list[Specification]:
         """Return the aggregates from which nodes are computed."""
-        result: dict[str, Specification] = {}
-        stack, seen = list(reversed(nodes)), set()
-        while stack:
-            node = stack.pop()
-            if id(node) not in seen:
-                seen.add(id(node))
-                stack += reversed(node.args)
-                leaf = self.leaves.get(id(node))
-                if isinstance(leaf, Specification):
-                    result[leaf.name] = leaf
-        return list(result.values())
+        leaves = (self.leaves.get(id(node)) for node in walk(nodes))
+        return [leaf for leaf in leaves if isinstance(leaf, Specification)]
 
     def column(self, node: exp.Column) -> Node:
         """Return the expression of an alias of the SELECT, or refuse a column that is no key."""
@@ -244,8 +231,7 @@ class ReleasedScope:
         """Return an aggregate or a key."""
         if is_anonymized(node) or isinstance(node, AGGREGATES):
             aggregate = self.specification(node)
-            counted = aggregate.counts_rows or aggregate.kind in ("count", "distinct_units")
-            leaf = self.tree.leaf(BIGINT if counted else DOUBLE, quoted(aggregate.name))
+            leaf = self.tree.leaf(BIGINT if aggregate.is_count else DOUBLE, quoted(aggregate.name))
             self.leaves[id(leaf)] = aggregate
             return leaf
         if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Interval):
@@ -254,19 +240,14 @@ class ReleasedScope:
             reason = f"the subquery {said(node)} is not supported beside aggregates"
             refuse(node, reason, "run it as a query of its own")
         if not is_aggregate(node):
-            key = self._key(node)
+            row = compiled_if(node, self.body.scope)
+            row = row and self.tree.answered(row)
+            key = next((key for key in self.keys if key.row is row), None)
             if key is not None:
                 leaf = self.tree.leaf(key.row.type, key.decoded, tags=[f"{key.column} of keys"])
                 self.leaves[id(leaf)] = key
                 return leaf
         return None
-
-    def _key(self, node: exp.Expr) -> Key | None:
-        try:
-            row = self.tree.answered(compiled(node, self.body.scope))
-        except ValueError:
-            return None
-        return next((key for key in self.keys if key.row is row), None)
 
     # --- aggregates -------------------------------------------------------------------------------
 
@@ -309,7 +290,7 @@ class ReleasedScope:
             way = "use COUNT(DISTINCT x) with the unit column as x, or leave DISTINCT out"
             refuse(node, reason, way)
         if isinstance(node, _SAMPLE):
-            self._note(f"{said(node)}: divided by the number of rows, not by one less")
+            self.notes.append(f"{said(node)}: divided by the number of rows, not by one less")
         if test is not None:
             given = exp.Case(ifs=[exp.If(this=test.copy(), true=given.copy())])
         item = compiled(given, self.body.scope)
@@ -441,10 +422,6 @@ class ReleasedScope:
                 self.bounds[name] = low, high
         return name
 
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
-
 
 def planned(text: str, select: exp.Expr, *args: Any, **options: Any) -> Plan:
     """Return the plan of a query: see `_planned`.
@@ -469,9 +446,7 @@ def _planned(
     *,
     anonymized: bool = False,
     ctes: Mapping[str, Any] | None = None,
-    unused: set[str] | None = None,
 ) -> Plan:
-    """Return a plan. Names of `unused` bounds stay in that set; without it they are refused."""
     compiler = Compiler(catalog)
     if isinstance(select, exp.Union):
         way = "write SELECT ... FROM (SELECT ... UNION ALL SELECT ...) AS t"
@@ -510,12 +485,6 @@ def _planned(
         way = "use COUNT, SUM, AVG, MEDIAN or another aggregate"
         refuse(select, "the query has neither an aggregate nor GROUP BY", way)
     once = body.once and not scope.per_unit
-    names = [name for name, _ in scope.values.values()]
-    unknown = set(stated) - set(map(folded, names))
-    if unused is not None:  # other parts of the query may aggregate them
-        unused &= unknown
-    elif unknown:
-        refuse_bounds(select, unknown, names)
     return Plan(
         text,
         _rows(select, body, None if once else unit, scope),
@@ -528,7 +497,7 @@ def _planned(
         compiler.used,
         scope.per_unit,
         once,
-        [*compiler.notes, *scope.notes],
+        list(dict.fromkeys([*compiler.notes, *scope.notes])),
         _left_keys(select, body, keys),
         sorted(scope.levels),
     )
@@ -544,7 +513,7 @@ def _left_keys(select: exp.Expr, body: Body, keys: list[Key]) -> str | None:
         reason = "a released subquery on the left of a LEFT JOIN with a private table"
         refuse(select, f"{reason} is not supported", way)
     for key in keys:
-        node = public.compiled(key.node)
+        node = compiled_if(key.node, public.scope)
         if node is None or tree.answered(node) is not key.row:
             keys = []
     if not keys:
@@ -552,10 +521,9 @@ def _left_keys(select: exp.Expr, body: Body, keys: list[Key]) -> str | None:
             "use GROUP BY with columns of the public table only, put the private table on the "
             "left, or use JOIN"
         )
-        refuse(select, SOURCES["left"][0], way)
-    where = f" WHERE {' AND '.join(public.tests)}" if public.tests else ""
+        refuse(select, LEFT, way)
     columns = ", ".join(key.encoded(tree).sql for key in keys)
-    return f"SELECT DISTINCT {columns} {public.source}{where} LIMIT {MOST_KEYS + 1}"
+    return f"SELECT DISTINCT {columns} {public.sql} LIMIT {MOST_KEYS + 1}"
 
 
 def _counts_or_adds(node: exp.Expr) -> bool:
@@ -688,11 +656,10 @@ def _rows(select: exp.Expr, body: Body, unit: str | None, scope: ReleasedScope) 
     for name, value in scope.values.values():
         columns.append(f"{tree.to(value, DOUBLE).sql} AS {quoted(name)}")
     # Rows without a unit are left out; with `unit=None` each row is one.
-    tests = body.tests if unit is None else [*body.tests, f"{body.unit} IS NOT NULL"]
-    where = f" WHERE {' AND '.join(tests)}" if tests else ""
-    sql = f"SELECT {', '.join(columns)} {body.source}{where}"
+    body.tests += [f"{body.unit} IS NOT NULL"] * (unit is not None)
+    sql = f"SELECT {', '.join(columns)} {body.sql}"
     if len(sql) > 4 * LONGEST_SQL:
-        refuse(select, *SOURCES["too long"])
+        refuse(select, *TOO_LONG)
     if scope.per_unit:
         places = range(1, 2 + max(len(scope.keys), 1))
         sql += f" GROUP BY {', '.join(map(str, places))}"
@@ -818,13 +785,12 @@ def check_names(select: exp.Expr, outputs: Iterable[Any]) -> None:
 
 def depends_on(scope: Any, used: Sequence[Specification]) -> tuple[str, ...]:
     """Return the released tables on which the rows, keys or values of a column depend."""
+    if not scope.released_tables:
+        return ()
     columns = {aggregate.column for aggregate in used if aggregate.column}
-    deps = scope.body.deps
-    for key in scope.keys:
-        deps |= key.row.deps
-    for name, item in scope.values.values():
-        deps |= item.deps if name in columns else 0
-    return tuple(table for i, table in enumerate(scope.released_tables) if deps >> i & 1)
+    texts = [scope.body.sql, *(key.row.sql for key in scope.keys)]
+    texts += [item.sql for name, item in scope.values.values() if name in columns]
+    return tuple(name for name in scope.released_tables if any(name in text for text in texts))
 
 
 def conditional_notes(plan: Plan, subqueries: Iterable[Any]) -> list[str]:

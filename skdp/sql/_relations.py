@@ -11,7 +11,7 @@ from skdp.sql._catalog import folded
 from skdp.sql._syntax import is_anonymized, item_at, only, refusal, refuse, said
 from skdp.sql.ir import BIGINT, DOUBLE, NUMBERS, WORDS, Node, Tree, Type, decimal, quoted
 from skdp.sql.operators import TO_NUMBERS
-from skdp.sql.rules import compiled, condition
+from skdp.sql.rules import compiled, compiled_if, condition
 
 AGGREGATES = (exp.AggFunc, exp.WithinGroup, exp.Filter, exp.IgnoreNulls)
 _SUBQUERIES = (exp.Subquery, exp.Select)
@@ -39,7 +39,6 @@ class Relation:
     matches: int = 1  # the most rows that public tables make of a private row
     pairs: int = 0  # the most rows of a unit in joins of private tables, 0 without such joins
     released: tuple[str, ...] | None = None  # of a released subquery: the columns that name a row
-    deps: int = 0  # released tables that it reads, as bits
     once: bool = False  # each unit has one row at most
 
 
@@ -107,22 +106,6 @@ class RowScope:
         return None
 
 
-@dataclass(eq=False)
-class PublicLeft:
-    """Public tables on the left of a LEFT JOIN with a private one: they may state all keys."""
-
-    scope: RowScope
-    source: str
-    tests: list[str] = field(default_factory=list)
-
-    def compiled(self, node: exp.Expr) -> Node | None:
-        """Return an expression of public columns alone; None for others."""
-        try:
-            return compiled(node, self.scope)
-        except ValueError:
-            return None
-
-
 @dataclass(frozen=True)
 class Equality:
     """A column of a table that a test equates with an expression."""
@@ -178,10 +161,10 @@ class Body:
     unit: str | None = None
     links: Links = field(default_factory=Links)
     equalities: list[Equality] = field(default_factory=list)
-    public_left: PublicLeft | None = None
+    # Public tables on the left of a LEFT JOIN with a private one: they may state all keys.
+    public_left: Body | None = None
     matches: int = 1
     pairs: int = 0
-    deps: int = 0
     once: bool = False
 
     @property
@@ -249,10 +232,8 @@ class InnerAggregates:
             return self._aggregate(node, tests)
         if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Interval):
             return None
-        try:
-            value = self.tree.canonical(compiled(node, self.rows))
-        except ValueError:
-            return None
+        value = compiled_if(node, self.rows)
+        value = value and self.tree.canonical(value)
         return value if value in self.keys else None
 
     def _aggregate(self, node: exp.Expr, tests: list[Node]) -> Node:

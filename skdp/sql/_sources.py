@@ -1,23 +1,13 @@
 """Compiles FROM and WHERE to one SELECT of DuckDB, whose rows each belong to one unit.
 
-Every row of the result depends on rows of its own unit and on public tables alone, so that one unit
-more or less changes no row of another. Therefore
-
-- private tables are joined only if the query equates ids of units, or keys that lead to an owner;
-  equality of units is added to the SQL in any case;
-- subqueries that group by ids group by the unit too;
-- EXISTS and IN look at rows of the same unit;
-- nothing takes rows by their number or order: no LIMIT, no sample, no window.
-
-A join that makes very many rows of a few may run out of memory, and a failure that depends on the
-rows of one unit would tell of them. So public facts bound a join before any row is read:
+Every row of the result depends on rows of its own unit and on public tables alone: PROOFS.md says
+how. A join that makes very many rows of a few may run out of memory, and a failure that depends on
+the rows of one unit would tell of them. So public facts bound a join before any row is read:
 
 - public tables together multiply a row by at most `MOST_MATCHES`;
 - where private tables are tied by units, not by a key, each counts only so many rows of a unit that
   the unit has at most `MOST_PAIRS` in the join, after public tables multiplied them. A hash of each
   row's own cells chooses them: no other unit has a say in it.
-
-The size of whole tables is not bounded: the page on SQL says so.
 
 A subquery that aggregates over units is released before the rest, and is a public table then. The
 columns of its GROUP BY name one row. A query that joins it has to equate all of them, because its
@@ -41,14 +31,13 @@ from skdp.sql._relations import (
     Field,
     InnerAggregates,
     Links,
-    PublicLeft,
     Relation,
     RowScope,
     grouped_item,
     is_aggregate,
     item_name,
 )
-from skdp.sql._syntax import SOURCES, OverUnits, conjuncts, only, place_of, refusal, refuse, said
+from skdp.sql._syntax import TOO_LONG, OverUnits, conjuncts, only, place_of, refusal, refuse, said
 from skdp.sql.ir import (
     BIGINT,
     LONGEST,
@@ -63,10 +52,11 @@ from skdp.sql.ir import (
     union_of,
 )
 from skdp.sql.operators import alike
-from skdp.sql.rules import compiled, condition
+from skdp.sql.rules import compiled, compiled_if, condition
 from skdp.user_code import cancellable, or_raise
 
 _MOST_RELATIONS = 100
+LEFT = "a public table on the left of a LEFT JOIN has rows that belong to no privacy unit"
 _UNIT = "unit"
 MOST_MATCHES = 1_000
 MOST_PAIRS = 10**6
@@ -82,12 +72,6 @@ class Compiler:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self.tree = Tree()
-        self._bits = {
-            item.source: 1 << number
-            for number, item in enumerate(
-                table for table in catalog.tables.values() if table.released is not None
-            )
-        }
         self._count = 0
         self.used: list[Table] = []
         self.notes: list[str] = []
@@ -152,9 +136,8 @@ class Compiler:
             fields[name].name if name else "" for name in table.released
         )
         sql = f"SELECT {', '.join(selected)} FROM {source}"
-        deps = self._bits.get(table.source, 0)
         once = bool(table.row_id)
-        return Relation(sql, fields, not table.public, released=released, deps=deps, once=once)
+        return Relation(sql, fields, not table.public, released=released, once=once)
 
     def relation(self, node: exp.Expr, ctes: dict[str, Any]) -> tuple[str, Relation]:
         """Return a relation of FROM, and its alias."""
@@ -207,13 +190,15 @@ class Compiler:
             for row in node.expressions
         ]
         if len({len(row) for row in rows}) != 1:
-            refuse(node, *SOURCES["lengths"])
+            reason = "the rows of VALUES have different lengths"
+            refuse(node, reason, "give each row as many values")
         fields, columns = {}, []
         for i, cells in enumerate(zip(*rows, strict=True)):
             try:
                 type_, alike_cells = alike(self.tree, node, list(cells))
             except QueryRefusedError:
-                refuse(node, *SOURCES["types"])
+                reason = "a column of VALUES has values of different types"
+                refuse(node, reason, "convert them to one type with CAST")
             type_ = BIGINT if type_.kind == "null" else type_
             fields[f"col{i}"] = Field(f"c{i}", type_)
             columns.append([f"CAST({cell.sql} AS {type_.sql})" for cell in alike_cells])
@@ -231,14 +216,14 @@ class Compiler:
         """Return FROM and WHERE of a SELECT."""
         first = select.args.get("from_")
         if first is None:
-            refuse(select, *SOURCES["no from"])
+            refuse(select, "the query has no FROM clause", "name a declared table in FROM")
         only(first, "this")
         scope = RowScope(self.tree, parent)
         start, joins, turned = _left_joins(first.this, select.args.get("joins") or [])
         alias, relation = self.relation(start, ctes)
         handle = self._handle(first)
         scope.tables.append((alias, relation, handle))
-        body = Body(scope, f"FROM ({_place(handle)}) AS {handle}", ctes, deps=relation.deps)
+        body = Body(scope, f"FROM ({_place(handle)}) AS {handle}", ctes)
         if relation.private:
             body.links.handles.append(handle)
         for join in joins:
@@ -250,10 +235,10 @@ class Compiler:
             body.links.see(test, scope)
             body.equalities += equalities(test, scope)
             body.tests.append(self._test(test, body))
-            public = None if body.public_left is None else body.public_left.compiled(test)
-            if body.public_left is not None and public is not None:
-                body.public_left.tests.append(public.sql)
-                body.deps |= public.deps
+            left = body.public_left
+            public = None if left is None else compiled_if(test, left.scope)
+            if left is not None and public is not None:
+                left.tests.append(public.sql)
         units = body.links.handles
         if units:
             body.links.check(select)
@@ -298,7 +283,6 @@ class Compiler:
         alias, relation = self.relation(join.this, body.ctes)
         handle = self._handle(join)
         scope, links = body.scope, body.links
-        body.deps |= relation.deps
         if any(alias == known for known, _, _ in scope.tables):
             way = "give one of them another name with AS"
             refuse(join, f"two tables in FROM are named {alias!r}", way)
@@ -316,7 +300,7 @@ class Compiler:
             scope.merged.add(name)
         outer = side == "LEFT"
         if outer and relation.private and not links.handles:
-            body.public_left = PublicLeft(RowScope(self.tree, scope.parent, before), body.source)
+            body.public_left = Body(RowScope(self.tree, scope.parent, before), body.source)
             outer = False
         # An outer join ties only its own table to those before it, and only for its own check.
         own = Links(list(links.handles), list(links.pairs)) if outer else links
@@ -326,9 +310,7 @@ class Compiler:
         for test in tests:
             own.see(test, scope)
             body.equalities += equalities(test, scope)
-            node = condition(test, scope)
-            body.deps |= node.deps
-            sql.append(node.sql)
+            sql.append(condition(test, scope).sql)
         if outer:
             if relation.private:
                 own.check(join)
@@ -357,9 +339,7 @@ class Compiler:
             query = query.this if isinstance(query, exp.Subquery) else query
             result = self._inner_exists(query, inner.this, body, negated)
         else:
-            node = condition(test, body.scope)
-            body.deps |= node.deps
-            return node.sql
+            return condition(test, body.scope).sql
         return f"NOT {result}" if negated else result
 
     def _inner_exists(
@@ -367,7 +347,8 @@ class Compiler:
     ) -> str:
         """Return EXISTS or IN (of a `member`), over rows of the same unit or of public tables."""
         if not isinstance(select, exp.Select):
-            refuse(select, *SOURCES["no select"])
+            way = "write EXISTS (SELECT ...) or x IN (SELECT ...), without UNION in it"
+            refuse(select, "the subquery of EXISTS or IN is not one SELECT", way)
         value: Node | None
         if any(map(select.args.get, ("group", "having", "distinct"))) or any(
             map(is_aggregate, select.expressions)
@@ -375,36 +356,42 @@ class Compiler:
             relation = self.derived(select, body.ctes)
             handle = self._handle(select)
             scope = RowScope(self.tree, body.scope, [("", relation, handle)])
-            inner = Body(scope, f"FROM ({relation.sql}) AS {handle}", deps=relation.deps)
+            inner = Body(scope, f"FROM ({relation.sql}) AS {handle}")
             inner.unit = f"{handle}.u" if relation.private else None
             field = next(iter(relation.fields.values()))
             value = self.tree.leaf(field.type, f"{handle}.{quoted(field.name)}", None, field.tags)
         else:
             only(select, "expressions", "from_", "joins", "where")
             inner = self.body(select, body.ctes, body.scope)
-            if inner.public_left is not None:
-                refuse(select, *SOURCES["left"])
+            _refuse_left(select, inner)
             value = None if member is None else compiled(select.expressions[0], inner.scope)
         links = body.links
-        tests, linked = list(inner.tests), False
+        tests, linked = inner.tests, False
         if member is not None:
             if len(select.expressions) != 1 or value is None:
-                refuse(select, *SOURCES["one column"])
+                refuse(select, "the subquery of IN has several columns", "select one column in it")
             outside = compiled(member, body.scope)
             linked = bool(outside.tags & value.tags)
-            body.deps |= outside.deps | value.deps
             _, (value, outside) = alike(self.tree, member, [value, outside])
             equal = f"({value.sql} = {outside.sql})"
             tests.append(f"({equal} IS DISTINCT FROM FALSE)" if negated else equal)
         if inner.unit is not None:
             if not links.handles:
-                refuse(select, *SOURCES["chosen"])
+                refuse(
+                    select,
+                    "private rows in EXISTS or IN would decide which rows of public tables are "
+                    "shown",
+                    "put the private table into FROM of the outer query",
+                )
             if not linked and not _equates(select, inner.scope):
-                refuse(select, *SOURCES["other units"])
+                refuse(
+                    select,
+                    "the subquery reads rows of other privacy units than that of the row around it",
+                    "equate in its WHERE its unit column, or the key of an owner, with that of the "
+                    "outer query",
+                )
             tests.append(f"{inner.unit} = {links.handles[0]}.u")
-        body.deps |= inner.deps
-        where = f" WHERE {' AND '.join(tests)}" if tests else ""
-        return f"EXISTS (SELECT 1 {inner.source}{where})"
+        return f"EXISTS (SELECT 1 {inner.sql})"
 
     # --- subqueries -------------------------------------------------------------------------------
 
@@ -427,8 +414,7 @@ class Compiler:
                 refuse(node, f"{reason} privacy units", way)
         only(node, "expressions", "from_", "joins", "where", "group", "having", "distinct", "with_")
         body = self.body(node, self.with_ctes(node, ctes))
-        if body.public_left is not None:
-            refuse(node, *SOURCES["left"])
+        _refuse_left(node, body)
         group, having = node.args.get("group"), node.args.get("having")
         items = [part for item in node.expressions for part in self._expanded(item, body.scope)]
         scope: Any = body.scope
@@ -443,14 +429,17 @@ class Compiler:
                 raise over_units(node)
         fields: dict[str, Field] = {}
         selected = [f"{body.unit} AS u"] if body.unit else []
-        deps = body.deps
         for number, (name, item) in enumerate(items):
             value = compiled(item, scope)
-            deps |= value.deps
             known = body.scope.field_of(item) if isinstance(item, exp.Column) else None
             keys = None if known is None else known.keys
             if value.type.kind == "null":
-                refuse(item, *SOURCES["no type"])
+                refuse(
+                    item,
+                    "a column of the subquery is NULL in every row and has no type",
+                    "write CASE WHEN FALSE THEN 0 END for a number, CASE WHEN FALSE THEN '' END "
+                    "for a text",
+                )
             if folded(name) in fields:
                 reason = f"two columns of the subquery are named {name!r}"
                 refuse(item, reason, "give them different names with AS")
@@ -459,12 +448,12 @@ class Compiler:
             selected.append(f"{self.tree.canonical(value).sql} AS {inner}")
         sql = f"SELECT {distinct}{', '.join(selected)} {body.sql}{tail}"
         if len(sql) > 10**6:
-            refuse(node, *SOURCES["too long"])
+            refuse(node, *TOO_LONG)
         if body.unit is None:
             released = names_of_one_row(body, items, group, fields)
-            return Relation(sql, fields, private=False, released=released, deps=deps)
+            return Relation(sql, fields, private=False, released=released)
         once = body.once and scope is body.scope
-        return Relation(sql, fields, True, body.matches, body.pairs, deps=deps, once=once)
+        return Relation(sql, fields, True, body.matches, body.pairs, once=once)
 
     def _grouped(
         self, node: exp.Select, body: Body, items: list[tuple[str, exp.Expr]]
@@ -478,17 +467,13 @@ class Compiler:
             keys = [self.tree.canonical(compiled(part, body.scope)) for part in parts]
         if body.unit is not None and not any(key.tags for key in keys):
             raise over_units(node)
-        for key in keys:
-            body.deps |= key.deps
         groups = [key.sql for key in keys]
         if body.unit is not None:
             groups.insert(0, body.unit)
         scope = InnerAggregates(body.scope, keys)
         tail = f" GROUP BY {', '.join(groups)}" if groups else ""
         if having is not None:
-            test = condition(having.this, scope)
-            body.deps |= test.deps
-            tail += f" HAVING {test.sql}"
+            tail += f" HAVING {condition(having.this, scope).sql}"
         return scope, tail
 
     def _expanded(self, item: exp.Expr, scope: RowScope) -> Iterator[tuple[str, exp.Expr]]:
@@ -512,17 +497,21 @@ class Compiler:
 
     def _union(self, node: exp.Union, ctes: dict[str, Any]) -> Relation:
         only(node, "this", "expression", "with_", "distinct")
-        if type(node) is not exp.Union:
-            refuse(node, *SOURCES["union"])
         ctes = self.with_ctes(node, ctes)
         a, b = self.derived(node.this, ctes), self.derived(node.expression, ctes)
         distinct = bool(node.args.get("distinct"))
-        if distinct and (a.private or b.private):
-            refuse(node, *SOURCES["union"])
+        if type(node) is not exp.Union or (distinct and (a.private or b.private)):
+            reason = "UNION without ALL would compare rows of several privacy units: only public"
+            refuse(node, f"{reason} tables have it", "use UNION ALL")
         if a.private != b.private:
-            refuse(node, *SOURCES["mixed"])
+            refuse(
+                node,
+                "UNION ALL of a private and a public table has rows that belong to no privacy unit",
+                "use only private or only public tables on both sides",
+            )
         if len(a.fields) != len(b.fields):
-            refuse(node, *SOURCES["columns"])
+            reason = "the two sides of UNION ALL have different numbers of columns"
+            refuse(node, reason, "select as many columns on both sides")
         fields, first, second = {}, [], []
         for (name, item), other in zip(a.fields.items(), b.fields.values(), strict=True):
             sides = [self.tree.leaf(x.type, x.name, x.bounds) for x in (item, other)]
@@ -552,8 +541,7 @@ class Compiler:
             )
             way = "join by the key of a declared owner, or query each part by itself"
             refuse(node, reason, way)
-        deps = a.deps | b.deps
-        return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs, deps=deps)
+        return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs)
 
     def with_ctes(self, node: exp.Expr, ctes: dict[str, Any]) -> dict[str, Any]:
         """Return the common tables that a node sees: each of its WITH sees those before it."""
@@ -561,7 +549,7 @@ class Compiler:
         if given is None:
             return ctes
         if given.args.get("recursive"):
-            refuse(given, *SOURCES["recursive"])
+            refuse(given, "WITH RECURSIVE is not supported", "use WITH without RECURSIVE")
         only(given, "expressions")
         named: set[str] = set()
         for cte in given.expressions:
@@ -584,6 +572,11 @@ def _left_joins(first: exp.Expr, joins: list[exp.Join]) -> tuple[exp.Expr, list[
     turned.set("side", "LEFT")
     turned.set("this", first.copy())
     return joins[0].this, [turned, *joins[1:]], not joins[0].args.get("using")
+
+
+def _refuse_left(node: exp.Expr, body: Body) -> None:
+    if body.public_left is not None:
+        refuse(node, LEFT, "put the private table on the left, or use JOIN")
 
 
 def _place(handle: str) -> str:
@@ -679,29 +672,34 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
         return most
     reached = {handle for _, relation, handle in scope.tables if relation.private}
 
-    def matches(cursor: Any, handle: str, relation: Relation) -> int:
-        if alone and relation.released is not None:
-            return 1
+    def matches(handle: str, relation: Relation) -> int:
+        """Return the largest number of rows of a public table that agree in equated columns."""
         columns = [e.column for e in equated if e.handle == handle and e.others <= reached]
-        return _matches(cursor, relation, columns)
+        if relation.released is not None:  # there are no rows yet
+            return 1 if alone or set(relation.released) <= set(columns) else _UNKNOWN
+        grouped = f" GROUP BY {', '.join(dict.fromkeys(columns))}" if columns else ""
+        counts = f"SELECT count(*) AS n FROM ({relation.sql}){grouped}"
+        cursor = catalog.reader
+        sql = f"SELECT max(n) FROM ({counts})"
+        result = cancellable(lambda: cursor.execute(sql).fetchone(), cursor.interrupt)
+        return int(result[0] or 0)
 
     def counted() -> int:
         product = 1
-        with catalog.reading() as cursor:
-            while waiting:  # the table with the fewest matches next: it may tie others
-                counts = {handle: matches(cursor, handle, r) for handle, r in waiting.items()}
-                least = min(counts, key=counts.__getitem__)
-                if counts[least] == _UNKNOWN:
-                    refuse(
-                        node,
-                        "the join with a released subquery does not equate all columns of its "
-                        "GROUP BY, so how many of its rows match one row is not known beforehand",
-                        "select all columns of GROUP BY in the subquery and equate each of them, "
-                        "or run the subquery first as a query of its own",
-                    )
-                product *= max(counts[least], 1)
-                reached.add(least)
-                del waiting[least]
+        while waiting:  # the table with the fewest matches next: it may tie others
+            counts = {handle: matches(handle, relation) for handle, relation in waiting.items()}
+            least = min(counts, key=counts.__getitem__)
+            if counts[least] == _UNKNOWN:
+                refuse(
+                    node,
+                    "the join with a released subquery does not equate all columns of its GROUP "
+                    "BY, so how many of its rows match one row is not known beforehand",
+                    "select all columns of GROUP BY in the subquery and equate each of them, or "
+                    "run the subquery first as a query of its own",
+                )
+            product *= max(counts[least], 1)
+            reached.add(least)
+            del waiting[least]
         return product
 
     way = "check that the public tables of the query still exist"
@@ -718,19 +716,6 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
         )
         refuse(node, f"{reason} {MOST_MATCHES:,} are allowed", way)
     return most
-
-
-def _matches(cursor: Any, relation: Relation, columns: list[str]) -> int:
-    """Return the largest number of rows of a public table that agree in these columns."""
-    if relation.released is not None:  # there are no rows yet
-        return 1 if set(relation.released) <= set(columns) else _UNKNOWN
-    if not columns:
-        sql = f"SELECT count(*) FROM ({relation.sql})"
-    else:
-        names = ", ".join(dict.fromkeys(columns))
-        sql = f"SELECT max(n) FROM (SELECT count(*) AS n FROM ({relation.sql}) GROUP BY {names})"
-    result = cancellable(lambda: cursor.execute(sql).fetchone(), cursor.interrupt)
-    return int(result[0] or 0)
 
 
 def private_cap(scope: RowScope, equated: list[Equality], matches: int) -> tuple[int | None, int]:

@@ -15,8 +15,8 @@ syntax, and the names of declared tables, keep them from reading files, settings
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -28,7 +28,7 @@ from skdp.sql._catalog import Catalog, Column, Table, folded
 from skdp.sql._plan import Plan, planned
 from skdp.sql._relations import is_aggregate
 from skdp.sql._sources import Compiler
-from skdp.sql._syntax import OverUnits, parsed, refuse, refuse_bounds, said
+from skdp.sql._syntax import OverUnits, parsed, refuse, said
 from skdp.sql.ir import Node, column_type, quoted
 from skdp.sql.rules import RELEASED, RULES, value_of_subquery
 from skdp.tabular import type_name
@@ -84,22 +84,24 @@ def staged(
 ) -> Staged:
     """Return the parts of a query; the catalogue gets their tables, which are empty until then."""
     parts = Staged([], None, select)
-    unused = {folded(name) for name in bounds}
 
     def plan(node: exp.Expr) -> Plan:
-        rest = {folded(name) for name in bounds}
-        options = {"anonymized": anonymized, "ctes": _ctes(node), "unused": rest}
-        result = planned(text, node, catalog, unit, bounds, **options)
-        unused.intersection_update(rest)
-        return result
+        options = {"anonymized": anonymized, "ctes": _ctes(node)}
+        return planned(text, node, catalog, unit, bounds, **options)
 
     while True:
         try:
             if parts.subqueries and reads_public_tables_alone(select, catalog):
-                _check_one_row(select)
+                for node in _numbers(select):
+                    if not _is_one_number(node.this):  # after a charge it would fail
+                        reason = f"the subquery {said(node)} stands for one value and may have"
+                        way = "write one aggregate without GROUP BY, HAVING, LIMIT and DISTINCT"
+                        refuse(node, f"{reason} several rows", way)
                 public_answer(catalog, text, select)  # of empty tables: an error shows now
             else:
-                _check_numbers(select)
+                for node in _numbers(select):
+                    if _is_one_number(node.this):
+                        value_of_subquery(node)
                 parts.last = plan(select)
             break
         except OverUnits as error:
@@ -110,28 +112,22 @@ def staged(
                 refuse(error.node, reason, "split the query")
             if not _of_released(error.node, catalog):
                 parts.subqueries.append(_subquery(error, plan, catalog, parts.subqueries))
+    aggregates = [a for item in parts.plans for a in item.aggregates if a.column]
+    unused = {folded(name) for name in bounds} - {folded(a.column) for a in aggregates}
     if unused:
-        aggregates = [aggregate for item in parts.plans for aggregate in item.aggregates]
-        known = [a.column for a in aggregates if a.column and not a.counts_rows]
-        refuse_bounds(select, unused, known)
+        known = ", ".join(map(repr, sorted({a.column for a in aggregates if not a.counts_rows})))
+        given = ", ".join(map(repr, sorted(unused)))
+        reason = f"the parameter bounds names {given}, which the query does not aggregate"
+        way = "name an expression as the query aggregates it" + f": {known}" * bool(known)
+        refuse(select, reason, way)
     return parts
 
 
-def _check_numbers(select: exp.Expr) -> None:
-    """Raise for the first subquery in an expression that is not released, the innermost first."""
+def _numbers(select: exp.Expr) -> Iterator[exp.Subquery]:
+    """Yield the subqueries in expressions that are not released, the innermost first."""
     for node in reversed(list(select.find_all(exp.Subquery))):
-        number = _stands_for_a_number(node.this) and _is_one_number(node.this)
-        if number and RELEASED not in node.meta:
-            value_of_subquery(node)
-
-
-def _check_one_row(select: exp.Expr) -> None:
-    """Refuse subqueries for a number that may have several rows: after a charge they would fail."""
-    for node in select.find_all(exp.Subquery):
-        number = _stands_for_a_number(node.this) and RELEASED not in node.meta
-        if number and not _is_one_number(node.this):
-            reason = f"the subquery {said(node)} stands for one value and may have several rows"
-            refuse(node, reason, "write one aggregate without GROUP BY, HAVING, LIMIT and DISTINCT")
+        if _stands_for_a_number(node.this) and RELEASED not in node.meta:
+            yield node
 
 
 def _ctes(node: exp.Expr) -> dict[str, Any]:
@@ -177,15 +173,14 @@ def _subquery(
             raise QueryRefusedError(f"{reason} {way}. Nothing was charged.") from None
     table = _table(plan, catalog, before)
     subquery = Subquery(plan, table, f"({said(node)})", number)
-    with catalog.reading() as cursor:
-        subquery.put(cursor)
+    subquery.put(catalog.reader)
     catalog.tables[folded(table.name)] = table
     columns = list(table.columns.values())
     if number:
         sql = f"(SELECT r.{quoted(columns[0].name)} FROM {table.source} AS r)"
-        bit = sum(item.released is not None for item in catalog.tables.values()) - 1
-        node.parent.meta[RELEASED] = Node(column_type(columns[0].kind), sql, deps=1 << bit)
-    if number or _is_member(node):  # only a table has the columns of intervals
+        node.parent.meta[RELEASED] = Node(column_type(columns[0].kind), sql)
+    member = isinstance(_around(node, exp.Subquery, exp.Paren), exp.In)
+    if number or member:  # only a table has the columns of intervals
         columns = columns[: len(plan.outputs)]
     names = [exp.column(column.name, quoted=True) for column in columns]
     node.replace(exp.select(*names).from_(exp.to_table(table.name)))
@@ -206,7 +201,7 @@ def _of_released(node: exp.Expr, catalog: Catalog) -> bool:
     (item,) = relation.fields.values()
     sql = f"(SELECT r.{quoted(item.name)} FROM ({relation.sql}) AS r)"
     assert node.parent is not None
-    node.parent.meta[RELEASED] = Node(item.type, sql, deps=relation.deps)
+    node.parent.meta[RELEASED] = Node(item.type, sql)
     return True
 
 
@@ -216,11 +211,6 @@ def _around(node: exp.Expr, *kinds: Any) -> Any:
     while isinstance(at, kinds):
         at = at.parent
     return at
-
-
-def _is_member(node: exp.Expr) -> bool:
-    """Say whether a SELECT is that of IN."""
-    return isinstance(_around(node, exp.Subquery, exp.Paren), exp.In)
 
 
 def _stands_for_a_number(node: exp.Expr) -> bool:
@@ -370,10 +360,10 @@ def _in_floating_point(select: exp.Expr) -> None:
 def _run(catalog: Catalog, sql: str, put: Sequence[Subquery] = ()) -> Any:
     """Return DuckDB's answer as an Arrow table, None if it fails."""
     try:
-        with catalog.reading() as cursor:
-            for item in put:
-                item.put(cursor)
-            return cancellable(lambda: cursor.sql(sql).to_arrow_table(), cursor.interrupt)
+        cursor = catalog.reader
+        for item in put:
+            item.put(cursor)
+        return cancellable(lambda: cursor.sql(sql).to_arrow_table(), cursor.interrupt)
     except Exception:  # noqa: BLE001  the text of the error may name other tables
         return None
 
@@ -420,7 +410,8 @@ def public_answer(
     if rows is None and released:  # the failure has ended the transaction
         _in_floating_point(select)
         sql = select.sql(dialect="duckdb", comments=False)
-        rows = _run(replace(catalog, shared=False, opened=None), sql, released)
+        with catalog.one_state() as again:
+            rows = _run(again, sql, released)
     if rows is None:
         way = "check the names and types of its columns"
         refuse(None, "DuckDB cannot run this query on public or released tables", way)

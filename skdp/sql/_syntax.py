@@ -11,7 +11,7 @@ become an argument that the parser knows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -20,16 +20,13 @@ from sqlglot.errors import SqlglotError
 
 from skdp.exceptions import QueryRefusedError
 
-# Names of parts of the syntax tree, and their names in SQL.
+# Names of parts of the syntax tree, where SQL has another name.
 _WRITTEN = {
     "alias": "an alias",
-    "default": "DEFAULT",
-    "distinct": "DISTINCT",
     "except": "EXCLUDE",
     "expression": "a further argument",
     "expressions": "further arguments",
     "group": "GROUP BY",
-    "into": "INTO",
     "joins": "a JOIN in parentheses",
     "kind": "AS STRUCT or AS VALUE",
     "limit_options": "a percentage or WITH TIES",
@@ -49,53 +46,10 @@ _INSTEAD = {
     "replace": "list the columns by name, with the expressions that replace them",
 }
 
-# Why FROM, WHERE or a subquery is refused, and what to write instead.
-SOURCES = {
-    "no from": ("the query has no FROM clause", "name a declared table in FROM"),
-    "lengths": ("the rows of VALUES have different lengths", "give each row as many values"),
-    "types": (
-        "a column of VALUES has values of different types",
-        "convert them to one type with CAST",
-    ),
-    "no select": (
-        "the subquery of EXISTS or IN is not one SELECT",
-        "write EXISTS (SELECT ...) or x IN (SELECT ...), without UNION in it",
-    ),
-    "left": (
-        "a public table on the left of a LEFT JOIN has rows that belong to no privacy unit",
-        "put the private table on the left, or use JOIN",
-    ),
-    "one column": ("the subquery of IN has several columns", "select one column in it"),
-    "chosen": (
-        "private rows in EXISTS or IN would decide which rows of public tables are shown",
-        "put the private table into FROM of the outer query",
-    ),
-    "other units": (
-        "the subquery reads rows of other privacy units than that of the row around it",
-        "equate in its WHERE its unit column, or the key of an owner, with that of the outer query",
-    ),
-    "no type": (
-        "a column of the subquery is NULL in every row and has no type",
-        "write CASE WHEN FALSE THEN 0 END for a number, CASE WHEN FALSE THEN '' END for a text",
-    ),
-    "too long": (
-        "the query becomes too long when its subqueries are put into it",
-        "use fewer or shorter subqueries",
-    ),
-    "union": (
-        "UNION without ALL would compare rows of several privacy units: only public tables have it",
-        "use UNION ALL",
-    ),
-    "mixed": (
-        "UNION ALL of a private and a public table has rows that belong to no privacy unit",
-        "use only private or only public tables on both sides",
-    ),
-    "columns": (
-        "the two sides of UNION ALL have different numbers of columns",
-        "select as many columns on both sides",
-    ),
-    "recursive": ("WITH RECURSIVE is not supported", "use WITH without RECURSIVE"),
-}
+TOO_LONG = (
+    "the query becomes too long when its subqueries are put into it",
+    "use fewer or shorter subqueries",
+)
 
 
 class OverUnits(QueryRefusedError):
@@ -134,14 +88,6 @@ def refusal(node: Any, reason: str, instead: str = "") -> QueryRefusedError:
 def refuse(node: Any, reason: str, instead: str = "") -> NoReturn:
     """Raise `refusal`."""
     raise refusal(node, reason, instead)
-
-
-def refuse_bounds(node: Any, names: Iterable[str], known: Iterable[str] = ()) -> NoReturn:
-    """Refuse bounds of expressions that the query does not aggregate."""
-    listed = ", ".join(map(repr, sorted(set(known))))
-    way = "name an expression as the query aggregates it" + f": {listed}" * bool(listed)
-    given = ", ".join(map(repr, sorted(names)))
-    refuse(node, f"the parameter bounds names {given}, which the query does not aggregate", way)
 
 
 def only(node: Any, *names: str) -> None:

@@ -22,9 +22,10 @@ gives it a name. Nesting and length have limits, `DEEPEST` and `LONGEST_SQL`.
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache
@@ -110,10 +111,9 @@ _OTHERS = {
     "VARCHAR": TEXT,
     "BOOLEAN": BOOL,
     "DATE": replace(DATE, width=ANY_YEAR),
-    "TIMESTAMP": replace(TIME, width=ANY_YEAR),
-    "TIMESTAMP_S": replace(TIME, width=ANY_YEAR),
-    "TIMESTAMP_MS": replace(TIME, width=ANY_YEAR),
-    "DATETIME": replace(TIME, width=ANY_YEAR),
+    **dict.fromkeys(
+        ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "DATETIME"), replace(TIME, width=ANY_YEAR)
+    ),
     "TIMESTAMP_NS": Type("time", "TIMESTAMP_NS", 0, 9),
     "TIMESTAMP WITH TIME ZONE": replace(ZONED, width=ANY_YEAR),
     "TIME": Type("clock", "TIME"),
@@ -177,7 +177,6 @@ class Node:
     bounds: Box = None  # of the value, if columns are within their declared bounds
     value: Any = None  # a literal's value: Decimal, str or bool
     tags: frozenset[str] = frozenset()  # of a column: which ids it holds
-    deps: int = 0  # released tables on which it depends, as bits
     let: int | None = None  # the long operand that `parts` has several times: it is given a name
     depth: int = 1  # nested nodes
     length: int = 0  # characters of SQL
@@ -185,28 +184,33 @@ class Node:
     @property
     def sql(self) -> str:
         """The node as SQL of DuckDB: every operand is written where it is used."""
-        out: list[str] = []
-        names = 0
-        stack: list[Any] = [self]
-        while stack:
-            node = stack.pop()
-            if isinstance(node, str) or not node.args:
-                out.append(node if isinstance(node, str) else node.parts)
-                continue
-            name = ""
-            if node.let is not None:
-                names += 1
-                name = f"skdp_v{names}"
-                out.append("list_transform([")
-            pieces: list[Any] = []
-            for text, hole in _pieces(node.parts):
-                pieces.append(text)
-                if hole is not None:
-                    pieces.append(name if hole == node.let else node.args[hole])
-            if node.let is not None:
-                pieces = [node.args[node.let], f"], lambda {name}: ", *pieces, ")[1]"]
-            stack += reversed(pieces)
-        return "".join(out)
+        return _written(self, itertools.count(1))
+
+
+def _written(node: Node, names: Iterator[int]) -> str:
+    if not node.args:
+        return node.parts
+    name = operand = ""
+    if node.let is not None:
+        name = f"skdp_v{next(names)}"
+        operand = _written(node.args[node.let], names)
+    sql = ""
+    for text, hole in _pieces(node.parts):
+        sql += text
+        if hole is not None:
+            sql += name if hole == node.let else _written(node.args[hole], names)
+    return sql if node.let is None else f"list_transform([{operand}], lambda {name}: {sql})[1]"
+
+
+def walk(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yield nodes and all from which they are computed, each once."""
+    stack, seen = list(nodes)[::-1], set()
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            stack += reversed(node.args)
+            yield node
 
 
 @cache
@@ -230,16 +234,13 @@ class Tree:
         parts: str,
         *args: Node,
         bounds: Box = None,
-        value: Any = None,
         let: int | None = None,
     ) -> Node:
         """Return a node with operands; `let` is the operand that its SQL has more than once."""
         key = (type_, type_.shown, parts, bounds, *map(id, args))
         node = self.known.get(key)
         if node is None:
-            depth, length, deps = 1, len(parts), 0
-            for node in args:
-                depth, deps = max(depth, node.depth + 1), deps | node.deps
+            depth, length = 1 + max((arg.depth for arg in args), default=0), len(parts)
             if let is not None and args[let].length <= _SHORT:
                 let = None
             for _, hole in _pieces(parts) if args else ():
@@ -253,7 +254,7 @@ class Tree:
                     f"the expression is too long: it has more than {LONGEST_SQL:,} characters of "
                     "DuckDB's SQL"
                 )
-            node = Node(type_, parts, args, bounds, value, frozenset(), deps, let, depth, length)
+            node = Node(type_, parts, args, bounds, let=let, depth=depth, length=length)
             self.known[key] = node
         return node
 
@@ -263,14 +264,12 @@ class Tree:
         sql: str,
         bounds: Box = None,
         tags: Iterable[str] = (),
-        deps: int = 0,
         value: Any = None,
     ) -> Node:
         """Return a node without operands: a column or a literal."""
-        key = (type_, type_.shown, sql, bounds, frozenset(tags), deps, value)
+        key = (type_, type_.shown, sql, bounds, frozenset(tags), value)
         if key not in self.known:
-            ids = frozenset(tags)
-            self.known[key] = Node(type_, sql, (), bounds, value, ids, deps, length=len(sql))
+            self.known[key] = Node(type_, sql, (), bounds, value, key[4], length=len(sql))
         return self.known[key]
 
     def null(self, type_: Type = NULL) -> Node:
@@ -411,15 +410,8 @@ class Tree:
         """Return a value for an answer: integers as BIGINT, unless computed from wider columns."""
         if value.type.kind != "int" or value.type.width <= 63:
             return value
-        stack, seen = [value], {id(value)}
-        while stack:
-            node = stack.pop()
-            if node.value is None and not node.args and node.type.width > 63:
-                return value
-            fresh = [arg for arg in node.args if id(arg) not in seen]
-            seen.update(map(id, fresh))
-            stack += fresh
-        return self.narrow(value)
+        wide = any(n.value is None and not n.args and n.type.width > 63 for n in walk([value]))
+        return value if wide else self.narrow(value)
 
     def missing_nan(self, value: Node) -> Node:
         """Return a value for an aggregate: NaN is missing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal as decimals
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
@@ -41,6 +41,7 @@ TO_NUMBERS = (
     "use CAST(x AS DOUBLE) for text and booleans (a text that is not a number becomes NULL), and "
     "EXTRACT(YEAR FROM x) for dates"
 )
+TO_TEXT = "use CAST(x AS VARCHAR)"
 TO_DATES = "use CAST(x AS DATE) for text (a text that is not a date becomes NULL)"
 _ONLY_COUNTED = "use COUNT(x) or x IS NULL, or convert the column before the table is declared"
 TRUTH = (0.0, 1.0)  # bounds of booleans
@@ -51,9 +52,16 @@ _ONE, _TWO = ("this",), ("this", "expression")  # operands
 class Rule:
     """How a kind of syntax becomes a node: from operands, and from parts that it reads itself."""
 
-    build: Callable[..., Node]
+    apply: Callable[..., Node]
     operands: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
+    needs: str = ""  # what operands must be: numbers or text
+
+    def build(self, tree: Tree, node: exp.Expr, *values: Node) -> Node:
+        """Return the node, or refuse its operands."""
+        if self.needs:
+            check_operands(self.needs, node, self.parts(node), *values)
+        return self.apply(tree, node, *values)
 
     def parts(self, node: exp.Expr) -> list[exp.Expr]:
         """Return the operands of a node, in their order."""
@@ -63,6 +71,15 @@ class Rule:
             part = node.args.get(name)
             nodes += part if isinstance(part, list) else [] if part is None else [part]
         return nodes
+
+
+def check_operands(needs: str, node: exp.Expr, parts: Sequence[exp.Expr], *values: Node) -> None:
+    """Refuse operands that are no numbers, or no text."""
+    kinds, way = (NUMBERS, TO_NUMBERS) if needs == "numbers" else (("text",), TO_TEXT)
+    for part, value in zip(parts, values, strict=True):
+        if value.type.kind not in (*kinds, "null"):
+            reason = f"{said(node)} needs {needs}, but {said(part)} holds"
+            refuse(part, f"{reason} {WORDS[value.type.kind]}", way)
 
 
 def tested(node: exp.Expr, value: Node) -> Node:
@@ -173,14 +190,6 @@ def _boolean(tree: Tree, node: exp.Boolean) -> Node:
 # --- numbers ------------------------------------------------------------------------------------
 
 
-def _check_numbers(node: exp.Expr, *parts: Node) -> None:
-    for operand, name in zip(parts, _TWO, strict=False):
-        if operand.type.kind not in (*NUMBERS, "null"):
-            part = node.args.get(name) or node.this
-            reason = f"{said(node)} needs numbers, but {said(part)} holds"
-            refuse(part, f"{reason} {WORDS[operand.type.kind]}", TO_NUMBERS)
-
-
 _FOLDED = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 
 
@@ -190,7 +199,7 @@ def _arithmetic(symbol: str) -> Callable[..., Node]:
     def apply(tree: Tree, node: exp.Expr, a: Node, b: Node) -> Node:
         if symbol == "-" and a.type.kind in TIMES:
             return _days_between(tree, node, a, b)
-        _check_numbers(node, a, b)
+        check_operands("numbers", node, (node.this, node.expression), a, b)
         if "null" in (a.type.kind, b.type.kind):
             return tree.null()
         folded = _folded(tree, symbol, a, b)
@@ -287,14 +296,12 @@ def _decimals(tree: Tree, symbol: str, a: Node, b: Node, bounds: Box) -> Node | 
 
 
 def _int_div(tree: Tree, node: exp.IntDiv, a: Node, b: Node) -> Node:
-    _check_numbers(node, a, b)
     if {a.type.kind, b.type.kind} != {"int"}:
         refuse(node, f"{said(node)} needs integers on both sides", "use FLOOR(a / b)")
     return _integers(tree, "//", a, b, None)
 
 
 def _neg(tree: Tree, node: exp.Neg, value: Node) -> Node:
-    _check_numbers(node, value)
     if isinstance(value.value, Decimal):
         return tree.number(-value.value, value.type if value.type.kind == "double" else None)
     if value.type.kind in ("double", "float"):
@@ -311,7 +318,6 @@ def grown(bounds: Box, by: float) -> Box:
 
 
 def _abs(tree: Tree, node: exp.Expr, value: Node) -> Node:
-    _check_numbers(node, value)
     if value.type.kind == "null":
         return tree.null()
     bounds = None
@@ -331,7 +337,6 @@ def _rounded(name: str) -> Callable[..., Node]:
     shape = {"floor": math.floor, "ceil": math.ceil}[name]
 
     def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
-        _check_numbers(node, value)
         if value.type.kind in ("int", "null"):
             return value
         bounds = value.bounds and (float(shape(value.bounds[0])), float(shape(value.bounds[1])))
@@ -344,7 +349,6 @@ def _rounded(name: str) -> Callable[..., Node]:
 
 
 def _round(tree: Tree, node: exp.Round, value: Node) -> Node:
-    _check_numbers(node, value)
     given = node.args.get("decimals")
     places = 0 if given is None else small_integer(given, 15, "the number of decimals")
     bounds = grown(value.bounds, 10.0**-places)
@@ -366,13 +370,12 @@ def _round(tree: Tree, node: exp.Round, value: Node) -> Node:
 
 def _of_double(sql: str, type_: Type = DOUBLE) -> Rule:
     """Return the rule of a function of a DOUBLE."""
-
-    def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
-        _check_numbers(node, value)
-        let = 0 if sql.count("{0}") > 1 else None
-        return tree.make(type_, sql, tree.to(value, DOUBLE), let=let)
-
-    return Rule(apply, _ONE)
+    let = 0 if sql.count("{0}") > 1 else None
+    return Rule(
+        lambda tree, node, value: tree.make(type_, sql, tree.to(value, DOUBLE), let=let),
+        _ONE,
+        needs="numbers",
+    )
 
 
 def small_integer(node: exp.Expr | None, most: int, what: str, *, text: bool = False) -> int:
@@ -410,17 +413,11 @@ def _truth(sql: str) -> Callable[..., Node]:
 
 
 def _in(tree: Tree, node: exp.In, *parts: Node) -> Node:
+    if node.args.get("query") is not None:
+        reason = "IN (SELECT ...) inside of OR, CASE or another expression is not supported"
+        refuse(node, reason, "make it a condition of WHERE, by itself or joined to others by AND")
     holes = ", ".join(f"{{{i}}}" for i in range(1, len(parts)))
     return _truth(f"({{0}} IN ({holes}))")(tree, node, *parts)
-
-
-class _Membership(Rule):
-    def parts(self, node: exp.Expr) -> list[exp.Expr]:
-        if node.args.get("query") is not None:
-            reason = "IN (SELECT ...) inside of OR, CASE or another expression is not supported"
-            way = "make it a condition of WHERE, by itself or joined to others by AND"
-            refuse(node, reason, way)
-        return super().parts(node)
 
 
 def _logic(word: str) -> Callable[..., Node]:
@@ -530,18 +527,18 @@ OPERATORS: dict[type, Rule] = {
     exp.Null: Rule(lambda tree, node: tree.null()),
     exp.Paren: Rule(lambda tree, node, operand: operand, _ONE),
     **{kind: Rule(_arithmetic(s), _TWO, ("typed", "safe")) for kind, s in _ARITHMETIC.items()},
-    exp.IntDiv: Rule(_int_div, _TWO),
-    exp.Neg: Rule(_neg, _ONE),
-    exp.Abs: Rule(_abs, _ONE),
-    exp.Floor: Rule(_rounded("floor"), _ONE),
-    exp.Ceil: Rule(_rounded("ceil"), _ONE),
-    exp.Round: Rule(_round, _ONE, ("decimals",)),
+    exp.IntDiv: Rule(_int_div, _TWO, needs="numbers"),
+    exp.Neg: Rule(_neg, _ONE, needs="numbers"),
+    exp.Abs: Rule(_abs, _ONE, needs="numbers"),
+    exp.Floor: Rule(_rounded("floor"), _ONE, needs="numbers"),
+    exp.Ceil: Rule(_rounded("ceil"), _ONE, needs="numbers"),
+    exp.Round: Rule(_round, _ONE, ("decimals",), needs="numbers"),
     exp.Sqrt: _of_double("(CASE WHEN {0} >= 0 THEN sqrt(greatest({0}, 0.0::DOUBLE)) END)"),
     exp.Ln: _of_double("(CASE WHEN {0} > 0 THEN ln(greatest({0}, '5e-324'::DOUBLE)) END)"),
     exp.IsNan: _of_double("isnan({0})", BOOL),
     **{kind: Rule(_truth(f"({{0}} {symbol} {{1}})"), _TWO) for kind, symbol in _COMPARED.items()},
     exp.Between: Rule(_truth("({0} BETWEEN {1} AND {2})"), ("this", "low", "high")),
-    exp.In: _Membership(_in, ("this", "expressions")),
+    exp.In: Rule(_in, ("this", "expressions"), ("query",)),
     exp.And: Rule(_logic("AND"), _TWO),
     exp.Or: Rule(_logic("OR"), _TWO),
     exp.Not: Rule(_not, _ONE),

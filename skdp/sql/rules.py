@@ -21,10 +21,8 @@ from skdp.sql.ir import (
     BOOL,
     DATE,
     DOUBLE,
-    FLOAT,
     LONGEST,
     MOST_YEARS,
-    NULL,
     NUMBERS,
     TEXT,
     TIME,
@@ -114,11 +112,11 @@ def _extract(tree: Tree, node: exp.Extract, value: Node) -> Node:
     return _part(tree, node, node.this.name.lower(), value, node.expression)
 
 
-def _unit_of(node: exp.Expr, what: str, units: tuple[str, ...] = _UNITS) -> str:
+def _unit_of(node: exp.Expr, what: str) -> str:
     given = node.args.get("unit")
     unit = "" if given is None else _SAME_PARTS.get(given.name.lower(), given.name.lower())
-    if unit not in units:
-        way = f"use {', '.join(map(repr, units[:-1]))} or {units[-1]!r}"
+    if unit not in _UNITS:
+        way = f"use {', '.join(map(repr, _UNITS[:-1]))} or {_UNITS[-1]!r}"
         refuse(node, f"{what} {unit!r} is not supported", way)
     return unit
 
@@ -195,29 +193,17 @@ def _shifted(tree: Tree, node: exp.Binary, value: Node) -> Node:
 # --- casts --------------------------------------------------------------------------------------
 
 
-# Names in sqlglot: the type in DuckDB of a cast, and the type of its result.
-_CASTS: dict[str, tuple[str, Type]] = {
-    "TINYINT": ("TINYINT", Type("int", "TINYINT", 7)),
-    "SMALLINT": ("SMALLINT", Type("int", "SMALLINT", 15)),
-    "INT": ("INTEGER", Type("int", "INTEGER", 31)),
-    "BIGINT": ("BIGINT", BIGINT),
-    "INT128": ("HUGEINT", Type("int", "HUGEINT", 127)),
-    "UTINYINT": ("UTINYINT", Type("int", "SMALLINT", 8)),
-    "USMALLINT": ("USMALLINT", Type("int", "INTEGER", 16)),
-    "UINT": ("UINTEGER", Type("int", "BIGINT", 32)),
-    "UBIGINT": ("UBIGINT", Type("int", "HUGEINT", 64)),
-    "FLOAT": ("FLOAT", FLOAT),
-    "DOUBLE": ("DOUBLE", DOUBLE),
-    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR"), ("VARCHAR", TEXT)),
-    "BOOLEAN": ("BOOLEAN", BOOL),
-    "DATE": ("DATE", DATE),
-    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME"), ("TIMESTAMP", TIME)),
+# Names in sqlglot, and the types in DuckDB to which casts are supported.
+_CASTS = {
+    **{name: name for name in ("TINYINT", "SMALLINT", "BIGINT", "UTINYINT", "USMALLINT")},
+    **{name: name for name in ("UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "DATE")},
+    "INT": "INTEGER",
+    "UINT": "UINTEGER",
+    "INT128": "HUGEINT",
+    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR"), "VARCHAR"),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME"), "TIMESTAMP"),
 }
-_STATED = {
-    "TIME": column_type("TIME"),
-    "UUID": column_type("UUID"),
-    "TIMESTAMPTZ": column_type("TIMESTAMP WITH TIME ZONE"),
-}
+_STATED = {"TIME": "TIME", "UUID": "UUID", "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE"}  # literals
 _PARTS_OF_DATES = (
     "write EXTRACT(YEAR FROM x), or x - DATE '2020-01-01' for the days since then of a date"
 )
@@ -225,15 +211,14 @@ _PARTS_OF_DATES = (
 
 def _cast(tree: Tree, node: exp.Cast, value: Node) -> Node:
     name = node.to.this.name if hasattr(node.to.this, "name") else ""
-    via, goal = _CASTS.get(name, ("", NULL))
-    if name == "DECIMAL":
-        via, goal = name, _decimal_of(node)
     if name in _STATED and isinstance(value.value, str):  # such as TIME '12:30:00'
-        return stated_moment(tree, node, value, _STATED[name])
-    if goal == NULL:
+        return stated_moment(tree, node, value, column_type(_STATED[name]))
+    via = name if name == "DECIMAL" else _CASTS.get(name)
+    if via is None:
         reason = f"a cast to {said(node.to)} is not supported"
         way = "cast to BIGINT, DOUBLE, DECIMAL, VARCHAR, BOOLEAN, DATE or TIMESTAMP"
         refuse(node, reason, way)
+    goal = _decimal_of(node) if via == "DECIMAL" else replace(column_type(via), shown="")
     kind = value.type.kind
     if kind == "other":
         reason = f"{said(node)}: {said(node.this)} has a type that can only be counted"
@@ -288,22 +273,9 @@ def _decimal_of(node: exp.Cast) -> Type:
 # --- text ---------------------------------------------------------------------------------------
 
 
-def _check_texts(node: exp.Expr, *parts: Node) -> None:
-    listed = node.expressions or [node.this, node.args.get("expression")]
-    for part, operand in zip(listed, parts, strict=False):
-        if operand.type.kind not in ("text", "null"):
-            reason = f"{said(node)} needs text, but {said(part)} holds {WORDS[operand.type.kind]}"
-            refuse(part, reason, "use CAST(x AS VARCHAR)")
-
-
 def _text(sql: str, type_: Type = TEXT) -> Rule:
     """Return the rule of a function of one text."""
-
-    def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
-        _check_texts(node, value)
-        return tree.make(type_, sql, value)
-
-    return Rule(apply, ("this",))
+    return Rule(lambda tree, node, value: tree.make(type_, sql, value), _ONE, needs="text")
 
 
 def _stated_text(tree: Tree, node: exp.Expr, part: exp.Expr, what: str) -> Node:
@@ -317,16 +289,14 @@ def _matches(sql: str) -> Rule:
     """Return the rule of a comparison of a text with a literal."""
 
     def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
-        _check_texts(node, value)
         pattern = _stated_text(tree, node, node.expression, "the pattern")
         test = sql.replace("{0} ", "{0} NOT ") if node.args.get("negate") else sql
         return tree.make(BOOL, test, value, pattern, bounds=TRUTH)
 
-    return Rule(apply, _ONE, ("expression", "negate"))
+    return Rule(apply, _ONE, ("expression", "negate"), needs="text")
 
 
 def _substring(tree: Tree, node: exp.Substring, value: Node) -> Node:
-    _check_texts(node, value)
     start = small_integer(node.args.get("start"), 10**6, "the position of SUBSTRING")
     length = node.args.get("length")
     size = LONGEST if length is None else small_integer(length, 10**6, "the length of SUBSTRING")
@@ -338,25 +308,22 @@ def _substring(tree: Tree, node: exp.Substring, value: Node) -> Node:
 
 def _end_of_text(name: str) -> Rule:
     def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
-        _check_texts(node, value)
         size = small_integer(node.expression, 10**6, f"the length of {name.upper()}")
         if size < 0:
             refuse(node, f"{said(node)}: the length must not be negative", "write 0 or more")
         return tree.make(TEXT, f'"{name}"({{0}}, {size})', value)
 
-    return Rule(apply, _ONE, ("expression",))
+    return Rule(apply, _ONE, ("expression",), needs="text")
 
 
 def _joined(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
     """Return texts put together, cut: otherwise a few steps could fill any memory."""
-    _check_texts(node, *parts)
     hole = "coalesce({{{}}}, '')" if isinstance(node, exp.Concat) else "{{{}}}"
     pieces = " || ".join(f'"left"({hole.format(i)}, {LONGEST})' for i in range(len(parts)))
     return tree.make(TEXT, f'"left"({pieces}, {LONGEST})', *parts)
 
 
 def _replace(tree: Tree, node: exp.Replace, value: Node) -> Node:
-    _check_texts(node, value)
     old = _stated_text(tree, node, node.expression, "the text to replace")
     new = _stated_text(tree, node, node.args["replacement"], "the replacement")
     if len(new.value) > 10 * max(len(old.value), 1):
@@ -390,12 +357,12 @@ FUNCTIONS: dict[type, Rule] = {
     exp.ILike: _matches("({0} ILIKE {1})"),
     exp.StartsWith: _matches("starts_with({0}, {1})"),
     exp.Contains: _matches("contains({0}, {1})"),
-    exp.Substring: Rule(_substring, _ONE, ("start", "length")),
+    exp.Substring: Rule(_substring, _ONE, ("start", "length"), needs="text"),
     exp.Left: _end_of_text("left"),
     exp.Right: _end_of_text("right"),
-    exp.DPipe: Rule(_joined, _TWO, ("safe",)),
-    exp.Concat: Rule(_joined, ("expressions",), ("safe", "coalesce")),
-    exp.Replace: Rule(_replace, _ONE, ("expression", "replacement")),
+    exp.DPipe: Rule(_joined, _TWO, ("safe",), needs="text"),
+    exp.Concat: Rule(_joined, ("expressions",), ("safe", "coalesce"), needs="text"),
+    exp.Replace: Rule(_replace, _ONE, ("expression", "replacement"), needs="text"),
 }
 
 
@@ -533,6 +500,14 @@ def value_of_subquery(node: exp.Subquery) -> Node:
     )
     reason = f"the subquery {said(node)} inside an expression is not supported"
     raise OverUnits(node.this, str(refusal(node, reason, way)))
+
+
+def compiled_if(node: exp.Expr, scope: Scope) -> Node | None:
+    """Return an expression as a node; None if this scope refuses it."""
+    try:
+        return compiled(node, scope)
+    except ValueError:
+        return None
 
 
 def condition(node: exp.Expr, scope: Scope) -> Node:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from skdp import PrivacyBudget
 from skdp.aggregation import DPGroupBy
-from skdp.aggregation._plan import KEY_EDGES, ROW_EDGES, best_caps, upper_cap
+from skdp.aggregation._plan import KEY_EDGES, ROW_EDGES, Shapes
+from skdp.queries import counting_law
+from tests.folding import each
 
 N_TABLES = 3000
 
@@ -20,11 +23,10 @@ def noise(rng, std, size, pure):
 
 
 def chosen(rng, keys, rows, std, pure, **options):
-    asked = {"noise": 2.0, "power": 1.0 if pure else 0.5, "of_rows": True, "pure": pure}
-    asked |= {"max_keys": 1, "max_rows": None} | options
+    asked = {"stated": (1, None), "noise": 2.0, "power": 1.0 if pure else 0.5, "of_rows": True}
     by_keys = keys + noise(rng, std, len(KEY_EDGES), pure)
     by_rows = rows + noise(rng, std, len(ROW_EDGES), pure)
-    return best_caps(by_keys, by_rows, std, 3, **asked)[0]
+    return Shapes(by_keys, by_rows, std, pure).best_caps(n_keys=3, **asked | options)[0]
 
 
 def units(edges, **numbers):
@@ -48,8 +50,8 @@ def test_noise_is_not_taken_for_units_of_many_rows(pure, size):
     caps = np.array([chosen(rng, keys, rows, 10.0, pure)[1] for _ in range(N_TABLES)])
     for cap, most in ((2, 0.1), (16, 0.02), (64, 0.006), (1024, 0.003)):
         assert np.mean(caps > cap) < most
-    keys = [upper_cap(keys + noise(rng, 10.0, len(keys), pure), 10.0, pure=pure)]
-    assert keys == [2]
+    shapes = Shapes(keys + noise(rng, 10.0, len(keys), pure), rows, 10.0, pure)
+    assert shapes.upper_cap() == 2
 
 
 @pytest.mark.parametrize("pure", [True, False])
@@ -80,7 +82,7 @@ def test_units_of_many_rows_are_seen():
 def test_nothing_seen_is_one():
     rng = np.random.default_rng(8)
     keys, rows = units(KEY_EDGES, _3=20), units(ROW_EDGES, _7=20)
-    assert chosen(rng, keys, rows, 1e4, True, max_keys=None) == (1, 1)
+    assert chosen(rng, keys, rows, 1e4, True, stated=(None, None)) == (1, 1)
 
 
 def test_what_is_left_out_weighs_more_than_noise():
@@ -90,6 +92,32 @@ def test_what_is_left_out_weighs_more_than_noise():
     rows = units(ROW_EDGES, _1=2000, _2=600, _3=250, _4=100, _5=50)
     caps = [chosen(rng, keys, rows, 10.0, False, noise=20.0)[1] for _ in range(50)]
     assert np.median(caps) == 5
+
+
+@each("noise", [1e-3, 1.0, 1e6])
+@each("of_rows", [True, False])
+def test_caps_keep_95_percent_of_rows_whatever_the_noise(noise, of_rows):
+    keys, rows = units(KEY_EDGES, _1=900, _3=90, _24=10), units(ROW_EDGES, _1=1000)
+    shapes = Shapes(keys, rows, 1e-3, True)
+    options = {"noise": noise, "power": 1.0, "of_rows": of_rows}
+    # 900 + 270 + 240 pairs: a cap of 3 keeps 1,200 of 1,410, and 16 keeps 1,330, 94.3%.
+    (most, _), _ = shapes.best_caps((None, None), 100, **options)
+    assert most >= 20
+    (most, _), error = shapes.best_caps((2, None), 100, **options)
+    assert most == 2 and error > 0
+
+
+def test_counts_that_select_keys_have_the_least_caps_that_keep_95_percent():
+    keys, rows = units(KEY_EDGES, _1=990, _2=10), units(ROW_EDGES, _1=500, _4=500)
+    shapes = Shapes(keys, rows, 1e-3, True)
+
+    def threshold(caps):
+        return float(counting_law(*caps, Fraction(1), 1e-6, pure=True, replace=False)[1])
+
+    caps, least = shapes.counting_caps((None, None), threshold, of_rows=True)
+    assert caps == (1, 4) and least >= threshold((1, 4))
+    caps, _ = shapes.counting_caps((None, None), threshold, of_rows=False)
+    assert caps == (1, 1)
 
 
 def of_pages(kind, **caps):

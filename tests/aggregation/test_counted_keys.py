@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from scipy.stats import binom
 
 from skdp import PrivacyBudget
 from skdp.aggregation import DPGroupBy
-from skdp.aggregation._plan import KEY_EDGES, ROW_EDGES, best_caps, counting_caps
 from skdp.budget import Cost
 from skdp.exceptions import BudgetExceededError
 from skdp.queries import counting_law
@@ -183,42 +181,6 @@ def test_no_number_is_negative_or_outside_its_interval(delta):
             inside = (low <= raw) & (raw <= high)
             assert np.allclose(value[inside], raw[inside], atol=0.5 * (name == "n"))
     assert below > 100
-
-
-# --- caps -----------------------------------------------------------------------------------------
-
-
-def units(edges, **numbers):
-    """Return a histogram: ``_5=100`` are 100 units of 5."""
-    counts = np.zeros(len(edges))
-    for name, count in numbers.items():
-        counts[np.searchsorted(edges, int(name[1:]), side="right") - 1] += count
-    return counts
-
-
-@each("noise", [1e-3, 1.0, 1e6])
-@each("of_rows", [True, False])
-def test_caps_keep_95_percent_of_rows_whatever_the_noise(noise, of_rows):
-    keys, rows = units(KEY_EDGES, _1=900, _3=90, _24=10), units(ROW_EDGES, _1=1000)
-    options = {"power": 1.0, "of_rows": of_rows, "pure": True, "max_rows": None}
-    # 900 + 270 + 240 pairs: a cap of 3 keeps 1,200 of 1,410, and 16 keeps 1,330, 94.3%.
-    (most, _), _ = best_caps(keys, rows, 1e-3, 100, noise=noise, max_keys=None, **options)
-    assert most >= 20
-    (most, _), error = best_caps(keys, rows, 1e-3, 100, noise=noise, max_keys=2, **options)
-    assert most == 2 and error > 0
-
-
-def test_counts_that_select_keys_have_the_least_caps_that_keep_95_percent():
-    keys, rows = units(KEY_EDGES, _1=990, _2=10), units(ROW_EDGES, _1=500, _4=500)
-
-    def threshold(most, each):
-        return float(counting_law(most, each, Fraction(1), 1e-6, pure=True, replace=False)[1])
-
-    options = {"pure": True, "max_keys": None, "max_rows": None}
-    caps, least = counting_caps(keys, rows, 1e-3, threshold, of_rows=True, **options)
-    assert caps == (1, 4) and least >= threshold(1, 4)
-    caps, _ = counting_caps(keys, rows, 1e-3, threshold, of_rows=False, **options)
-    assert caps == (1, 1)
 
 
 def test_what_others_spend_between_two_sessions_is_said(monkeypatch):

@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from skdp.aggregation import DPGroupBy, _intervals, _results
+from skdp.aggregation import DPGroupBy, _intervals
 from skdp.aggregation._intervals import quantile_bins, quotient_intervals, variance_interval
 from tests.aggregation import slow_intervals
 from tests.folding import each
@@ -166,10 +166,10 @@ def test_results_are_those_of_each_key(monkeypatch, delta, stated):
 
     def columns():
         made = {}
-        for name, (aggregate, releases, pure) in by._noisy.items():
-            made |= _results.interval_of(aggregate, releases, pure=pure)
-            if aggregate.kind == "mean":
-                made |= _results.interval_of(aggregate, releases, pure=pure, spread=releases[0])
+        for name, totals in by._noisy.items():
+            made |= totals.columns()
+            if totals.aggregate.kind == "mean":
+                made |= totals.columns(spread=totals.releases[0])
             assert len(made[name if name != "h" else "h_0"]) == len(stated)
         return made
 
@@ -181,9 +181,9 @@ def test_results_are_those_of_each_key(monkeypatch, delta, stated):
                 for t, n, more in every]  # fmt: skip
         return np.array(ends).T
 
-    monkeypatch.setattr(_results, "quotient_intervals", quotients)
-    monkeypatch.setattr(_results, "variance_interval", slow_intervals.variance_interval)
-    monkeypatch.setattr(_results, "quantile_bins", slow_intervals.quantile_bins)
+    monkeypatch.setattr(_intervals, "quotient_intervals", quotients)
+    monkeypatch.setattr(_intervals, "variance_interval", slow_intervals.variance_interval)
+    monkeypatch.setattr(_intervals, "quantile_bins", slow_intervals.quantile_bins)
     slow = columns()
     assert fast.keys() == slow.keys() and {"m_population_low", "v_high", "q_low", "h_2"} <= set(
         fast

@@ -690,7 +690,7 @@ MUTANTS = (
     ),
     _m(
         "UNION of private tables drops equal rows", "sql._sources",
-        "if distinct and (a.private or b.private):", "if False:",
+        "(distinct and (a.private or b.private)):", "False:",
         REFUSED,
     ),
     _m(
@@ -710,8 +710,8 @@ MUTANTS = (
     ),
     _m(
         "a row that UNION ALL takes twice is said to be one", "sql._sources",
-        "return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs, deps=deps)",
-        "return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs, deps=deps, once=a.once)",
+        "return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs)",
+        "return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs, once=a.once)",
         f"{ROWS}test_rows_of_two_tables_are_never_one_unit",
     ),
     _m(

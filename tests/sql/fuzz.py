@@ -365,14 +365,14 @@ class Checker:
                 except QueryRefusedError as error:
                     found.append(str(error))
                     continue
-                with catalog.reading() as cursor:
-                    rows = []
-                    for i, plan in enumerate(parts.plans):
-                        rows.append((plan.rows, by_unit(fetched(cursor, plan))))
-                        if i < len(parts.subqueries):
-                            fill(cursor, parts.subqueries[i].table)
-                    if parts.last is None:
-                        public_answer(catalog, query, parts.tree)
+                cursor = catalog.reader
+                rows = []
+                for i, plan in enumerate(parts.plans):
+                    rows.append((plan.rows, by_unit(fetched(cursor, plan))))
+                    if i < len(parts.subqueries):
+                        fill(cursor, parts.subqueries[i].table)
+                if parts.last is None:
+                    public_answer(catalog, query, parts.tree)
                 found.append(rows)
         if isinstance(found[0], str) or isinstance(found[1], str):
             assert found[0] == found[1], query

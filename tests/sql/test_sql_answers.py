@@ -14,7 +14,7 @@ import pytest
 
 import skdp
 from skdp import PrivacyBudget
-from skdp.aggregation._results import Ends
+from skdp.aggregation._intervals import Ends
 from skdp.exceptions import BudgetExceededError, QueryRefusedError
 from skdp.sql import PrivateDatabase
 from tests.sql.shop import TABLES, database, shop
@@ -388,9 +388,9 @@ def test_explain_shows_no_half_width_that_holds_for_caps_of_one_alone():
     example = float(private["count"].split("about ")[2].split()[0])
     stated = float(lines(by_browser, **caps)["count"].removeprefix("about "))
     assert stated < example < 2 * stated  # finding caps privately has its share, too
-    assert "with 8 rows in each" in private["count"]
+    assert "max_keys_per_unit=4 and max_rows_per_unit=8" in private["count"]
     assert "rows" not in private["distinct_units"].split(". State")[0]
-    assert "a unit counts with 8 rows a key" in lines("SELECT COUNT(*) FROM visits")["count"]
+    assert " with max_rows_per_unit=8" in lines("SELECT COUNT(*) FROM visits")["count"]
     assert lines("SELECT COUNT(DISTINCT uid) FROM visits")["distinct_units"].startswith("about ")
 
 

@@ -280,7 +280,7 @@ def test_declarations_are_checked():
         (
             {"visits": {"unit": "uid", "columns": {"minutes": (5, 1)}}},
             ValueError,
-            "lower below upper",
+            "the lower one first",
         ),
         ({"visits": {"unit": "uid", "columns": {"minutes": 5}}}, TypeError, "two numbers"),
         ({"visits": {"unit": "uid", "keys": {"device": "pc"}}}, TypeError, "must be a list"),
@@ -480,7 +480,7 @@ def test_tables_of_another_engine_are_none():
 @pytest.mark.parametrize("pair", [(240, 0), (5, 5), (0, float("inf")), (float("nan"), 1)])
 def test_stated_bounds_are_taken_or_refused_never_passed_over(pair):
     db = database(shop(users=3))
-    with pytest.raises(ValueError, match="lower below upper"):
+    with pytest.raises(ValueError, match="the lower one first"):
         db.sql("SELECT SUM(pages) FROM visits", bounds={"pages": pair})
     with pytest.raises(TypeError, match="two numbers"):
         db.sql("SELECT SUM(pages) FROM visits", bounds={"pages": 5})

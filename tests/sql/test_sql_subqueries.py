@@ -288,14 +288,14 @@ def rows_after(db, query, released):
     """Return the rows of the last part by unit, where what came before it released this."""
     with db._catalog.one_state() as catalog:
         parts = staged(query, parsed(query)[0], catalog, "uid", {}, anonymized=False)
-        with catalog.reading() as cursor:
-            for one, cells in zip(parts.subqueries, released, strict=True):
-                for row in cells:
-                    marks = ", ".join("?" * len(row))
-                    cursor.execute(f"INSERT INTO {one.table.source} VALUES ({marks})", row)
-            found = {}
-            for unit, *rest in cursor.execute(parts.last.rows).fetchall():
-                found.setdefault(unit, []).append(repr(rest))
+        cursor = catalog.reader
+        for one, cells in zip(parts.subqueries, released, strict=True):
+            for row in cells:
+                marks = ", ".join("?" * len(row))
+                cursor.execute(f"INSERT INTO {one.table.source} VALUES ({marks})", row)
+        found = {}
+        for unit, *rest in cursor.execute(parts.last.rows).fetchall():
+            found.setdefault(unit, []).append(repr(rest))
     return {unit: sorted(rows) for unit, rows in found.items()}
 
 

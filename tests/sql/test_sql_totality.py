@@ -241,11 +241,11 @@ def outcome(database, query):
             plan = planned(query, parsed(query)[0], catalog, "uid", {}, anonymized=False)
         except QueryRefusedError as error:
             return str(error)
-        with catalog.reading() as cursor:
-            try:
-                cursor.execute(f"CREATE TEMP TABLE made AS {plan.rows}")
-            except Exception as error:
-                return f"FAILED {type(error).__name__}: {error}"[:300]
+        cursor = catalog.reader
+        try:
+            cursor.execute(f"CREATE TEMP TABLE made AS {plan.rows}")
+        except Exception as error:
+            return f"FAILED {type(error).__name__}: {error}"[:300]
     return "answered"
 
 
