@@ -321,7 +321,8 @@ def release(path: str | os.PathLike[str], numbers: Sequence[int] | None = None) 
     """
     ledger = opened(ledger_path(path, True))
     with rows_of(path):
-        records = {record.number: record for record in ledger.reservations() if record.open}
+        reservations = map(reservation_of, ledger.rows("reservations"))
+        records = {record.number: record for record in reservations if record.open}
     wanted = sorted(records) if numbers is None else list(dict.fromkeys(numbers))
     missing = [str(number) for number in wanted if number not in records]
     if missing:

@@ -29,9 +29,9 @@ from skdp.budget.opening import (
     opened,
     path_of,
 )
-from skdp.budget.operations import Known, LedgerOperations, releases_json
+from skdp.budget.operations import LedgerOperations, releases_json
 from skdp.budget.reading import RowCounts, Statement, time_of_day, warn_of_delta, warn_unexpected
-from skdp.budget.schema import Terms
+from skdp.budget.schema import Terms, charge_of, reservation_of
 from skdp.budget.urls import check_public
 from skdp.exceptions import BudgetExceededError, LedgerError, PrivacyLeakError, SealedBudgetError
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord, check_plan, total
@@ -337,8 +337,8 @@ class PrivacyBudget:
     @property
     def sealed(self) -> bool:
         """Whether the ledger cannot be reached, so nothing can be charged."""
-        self._account.sealed = not self._ledger.present()
-        return self._account.sealed
+        self._ledger.sealed = not self._ledger.present()
+        return self._ledger.sealed
 
     @property
     def spent(self) -> PrivacyLoss:
@@ -356,49 +356,38 @@ class PrivacyBudget:
     @property
     def charges(self) -> list[Charge]:
         """Every charge, oldest first."""
-        with self._account.noting_seal():
-            return self._ledger.charges(self.adjacency)
+        return [charge_of(row, self.adjacency) for row in self._ledger.rows("charges")]
 
     @property
     def reservations(self) -> list[ReservationRecord]:
         """Every reservation, oldest first, open or not, with its note."""
-        with self._account.noting_seal():
-            return self._ledger.reservations()
+        return [reservation_of(row) for row in self._ledger.rows("reservations")]
 
     # -- what it amounts to, and what still fits -----------------------------------------------
 
     def _remaining_at_a_glance(self) -> str:
         """Return `remaining` for `repr`, which waits for nobody; "" where it would have to."""
-        ledger, account = self._ledger, copy.copy(self._account)
+        ledger = self._ledger
         if isinstance(ledger, Ledger):
-            if account.sealed:
+            if ledger.sealed:
                 return ""
-            account.ledger = quick = copy.copy(ledger)
-            quick.timeout = _GLANCE
+            ledger = copy.copy(ledger)
+            ledger.timeout = _GLANCE
         try:
-            loss, when = (account.remaining, "") if not ledger.remote else self._remaining_shown()
+            loss, when = self._remaining_shown(ledger)
         except (SealedBudgetError, LedgerError):
-            self._account.sealed = account.sealed
+            self._ledger.sealed = ledger.sealed
             return ""
         return f"({_short(loss.epsilon)}, {_short(loss.delta)}){when}"
 
-    def _remaining_shown(self) -> tuple[PrivacyLoss, str]:
+    def _remaining_shown(self, ledger: LedgerOperations | None = None) -> tuple[PrivacyLoss, str]:
         """Return what remains and, of a ledger on a server, when this process saw that."""
-        if not self._ledger.remote:
-            return self.remaining, ""
-        known = self._known()
-        return self._account.remaining_at(known), f" as of {time_of_day(known.when)}"
-
-    def _known(self) -> Known:
-        known = self._ledger.known()
-        if known is None:
-            raise LedgerError("This process has not seen the ledger yet: budget.remaining asks it.")
-        return known
+        known = (self._ledger if ledger is None else ledger).known()
+        when = f" as of {time_of_day(known.when)}" if self._ledger.remote else ""
+        return self._account.remaining_at(known), when
 
     def _statement(self, last: int | None = None) -> Statement:
-        account = self._account
-        with account.noting_seal():
-            contents = self._ledger.contents(last)
+        contents, account = self._ledger.contents(last), self._account
         return Statement.of(contents, account.plain() if account.accountant.stateful else Amount())
 
     def curve(self, deltas: Iterable[float]) -> list[float]:
@@ -536,13 +525,14 @@ class PrivacyBudget:
             text += f", remaining={remaining}"
         text += "" if self.unit is None else f", unit={self.unit!r}"
         text += "" if self.ledger is None else f", ledger={self.ledger!r}"
-        return f"PrivacyBudget({text}{', sealed' if self._account.sealed else ''})"
+        return f"PrivacyBudget({text}{', sealed' if self._ledger.sealed else ''})"
 
     def _repr_html_(self) -> str:
         from skdp.budget.reports.html import SHOWN, budget_html  # imported where it is shown
 
         try:
-            content: Any = self._known() if self._ledger.remote else self._statement(last=SHOWN)
+            remote = self._ledger.remote
+            content: Any = self._ledger.known() if remote else self._statement(last=SHOWN)
         except (SealedBudgetError, LedgerError) as error:
             content = str(error)
         return budget_html(self._terms, content, self.dataset, self.ledger)
@@ -645,9 +635,7 @@ class PrivacyBudget:
         releases : sequence of mapping
             Public facts about each release, as JSON can hold them.
         """
-        text = releases_json(described(releases))
-        with self._account.noting_seal():
-            self._ledger.describe(charge, text)
+        self._ledger.describe(charge, releases_json(described(releases)))
 
     # -- planning -----------------------------------------------------------------------------
 
@@ -844,8 +832,7 @@ class PrivacyBudget:
         SealedBudgetError, LedgerError
             If the ledger is gone, or cannot be read; if the copy cannot be written.
         """
-        with self._account.noting_seal():
-            self._ledger.backup(path_of(path))
+        self._ledger.backup(path_of(path))
 
     def release_reservations(self) -> int:
         """Free all reservations, for example those of a process that was killed.
@@ -858,8 +845,7 @@ class PrivacyBudget:
         count : int
             How many reservations were open.
         """
-        with self._account.noting_seal():
-            return self._ledger.release(None)
+        return self._ledger.release(None)
 
 
 def _save_hash(hasher: Any, budget: PrivacyBudget) -> None:

@@ -327,7 +327,7 @@ class Handle:
         try:
             stored = account.ledger.stated()
         except (LedgerError, SealedBudgetError):  # gone, another kind of file, or unreadable
-            account.sealed = True
+            account.ledger.sealed = True
             return account, {}
         # The file decides what the budget is, not the pickle.
         if differences(stored, self.terms, {}):

@@ -617,9 +617,11 @@ class PostgresLedger(LedgerOperations):
             connection.execute(_register(self.name, self.id, facts["dataset"]))
         super()._state(connection, facts)
 
-    def known(self) -> Known | None:
+    def known(self) -> Known:
         """Return what this process saw last of the ledger."""
-        return _KNOWN.get((self.path, self.id))
+        if known := _KNOWN.get((self.path, self.id)):
+            return known
+        raise LedgerError("This process has not seen the ledger yet: budget.remaining asks it.")
 
     def backup(self, path: str) -> None:
         """Copy the ledger to an SQLite file, marked as a copy of this one."""

@@ -338,7 +338,7 @@ def test_repr_is_short_and_reads_no_file(epsilon, delta, monkeypatch):
     monkeypatch.setattr("sqlite3.connect", no_io)
     monkeypatch.setattr("os.path.exists", no_io)
     assert len(repr(budget)) <= 85
-    budget._account.sealed = True
+    budget._ledger.sealed = True
     assert len(repr(budget)) <= 60
     assert repr(budget).endswith(", sealed)")
 
