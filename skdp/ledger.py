@@ -27,6 +27,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from skdp._docstrings import shared_texts
 from skdp._version import __version__
 from skdp.budget import plans
 from skdp.budget.ledger import Ledger
@@ -88,6 +89,7 @@ def _plan_lines(terms: Terms, all_plans: Sequence[Plan]) -> list[str]:
     return lines
 
 
+@shared_texts
 def show(path: str | os.PathLike[str], *, every: bool = False, page: int = 1) -> str:
     """Return a ledger as a table.
 
@@ -99,10 +101,6 @@ def show(path: str | os.PathLike[str], *, every: bool = False, page: int = 1) ->
         Show all charges and reservations; otherwise at most 50 of each.
     page : int, default=1
         1: the last 50 charges; 2: the 50 before them, and so on.
-
-    Returns
-    -------
-    text : str
 
     Examples
     --------
@@ -222,6 +220,7 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
     return {**_fields(plan, "number part drawn open"), "items": items}
 
 
+@shared_texts
 def export_json(path: str | os.PathLike[str]) -> str:
     """Return the whole ledger as JSON, with the results of the checks.
 
@@ -229,10 +228,6 @@ def export_json(path: str | os.PathLike[str]) -> str:
     ----------
     path : str or os.PathLike
         Of the ledger.
-
-    Returns
-    -------
-    text : str
     """
     with readable(path) as (connection, version):
         return json.dumps(_everything(connection, version), indent=2) + "\n"

@@ -40,6 +40,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
+from skdp._docstrings import shared_texts
 from skdp.base import check_integer
 
 _STEPS = 60  # of a bisection
@@ -121,6 +122,7 @@ def _largest_refuted(refuted: Callable[[float], bool]) -> float:
     return low
 
 
+@shared_texts
 def bound_from_guesses(
     n_correct: int, n_guesses: int, n_canaries: int, *, delta: float = 0.0, confidence: float = 0.95
 ) -> OneRunBound:
@@ -135,10 +137,6 @@ def bound_from_guesses(
         The delta at which epsilon is bounded.
     confidence : float, default=0.95
         In (0, 1): probability that both bounds hold.
-
-    Returns
-    -------
-    bound : OneRunBound
 
     Raises
     ------
@@ -179,6 +177,7 @@ def bound_from_guesses(
     )
 
 
+@shared_texts
 def one_run_audit(
     mechanism: Callable[[Any, np.random.Generator], Any],
     table_of: Callable[[NDArray[np.bool_]], Any],
@@ -210,10 +209,6 @@ def one_run_audit(
         Probability that the bounds hold.
     random_state : int or None, default=None
         Seeds the coins and `rng`.
-
-    Returns
-    -------
-    bound : OneRunBound
 
     Raises
     ------

@@ -53,6 +53,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from skdp._config import config_context
+from skdp._docstrings import shared_texts
 from skdp.base import PrivateMixin, check_integer
 from skdp.base.context import allowed_delta
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
@@ -189,6 +190,7 @@ def _collect(
     return statistics
 
 
+@shared_texts
 def audit(
     estimator: Any,
     X: ArrayLike,
@@ -237,10 +239,6 @@ def audit(
     random_state : int or None, default=None
         None: noise comes from the operating system. An int seeds every run differently, so that an
         audit of skdp's estimators can be repeated.
-
-    Returns
-    -------
-    result : AuditResult
 
     Raises
     ------

@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp._docstrings import shared_texts
 from skdp.audit._statistical import Subject, fitted_clone, subject_of
 from skdp.budget import exact
 from skdp.core.transcript import Transcript, record, replay
@@ -693,6 +694,7 @@ def _run(mechanism: Any, table: Any, seed: int) -> Any:
         return f"raised {type(error).__name__}: {error}"
 
 
+@shared_texts
 def replay_mechanism(
     mechanism: Callable[[Any, np.random.Generator], Any],
     table: Any,
@@ -714,10 +716,6 @@ def replay_mechanism(
         The functions with which the library adds noise.
     random_state : int, default=0
         Seeds `rng` and the global generators of numpy and Python on both tables.
-
-    Returns
-    -------
-    replayed : Replay
 
     Notes
     -----
