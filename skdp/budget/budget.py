@@ -20,6 +20,7 @@ from skdp.budget import ambient
 from skdp.budget.account import Account, Reservation, described
 from skdp.budget.ledger import Ledger
 from skdp.budget.opening import (
+    NAMES,
     Handle,
     checked_facts,
     checked_parts,
@@ -53,9 +54,9 @@ def _short(value: float) -> str:
 
 def _unpickle(*values: Any) -> PrivacyBudget:
     """Return the live budget of this ledger, or connect to its file, or return a sealed one."""
-    *handle, tokens = values if len(values) > 8 else (*values, ())  # pickles of 0.1 have no tokens
-    note = handle.pop() if len(handle) > Handle.LENGTH else ""
-    budget = PrivacyBudget._attach(Handle.from_values(handle), note)
+    state = dict(zip((*NAMES, "note", "tokens"), values, strict=False))  # 0.1 wrote seven of them
+    note, tokens = state.pop("note", ""), state.pop("tokens", ())
+    budget = PrivacyBudget._attach(Handle.from_state(state), note)
     budget._account.tokens |= dict.fromkeys(tokens)
     return budget
 
@@ -503,8 +504,8 @@ class PrivacyBudget:
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._ledger.share()
-        values = Handle.of(self._account).values(note=self._account.note)
-        return _unpickle, (*values, tuple(self._account.tokens))
+        handle, account = Handle.of(self._account), self._account
+        return _unpickle, (*handle.state().values(), account.note, tuple(account.tokens))
 
     def __getstate__(self) -> dict[str, Any]:
         # For formats without functions (skops), which set a state where pickle calls _unpickle.
@@ -850,7 +851,8 @@ class PrivacyBudget:
 
 def _save_hash(hasher: Any, budget: PrivacyBudget) -> None:
     """Hash what never changes: no token, and without making a file of a ledger in memory."""
-    hasher.save_reduce(_unpickle, Handle.of(budget._account).values(), obj=budget)
+    values = tuple(Handle.of(budget._account).state().values())
+    hasher.save_reduce(_unpickle, values, obj=budget)
 
 
 # joblib's cache identifies an estimator by a hash that its pickler makes of the state.

@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from skdp.budget import locks, schema
 from skdp.budget.account import Account
@@ -269,7 +269,8 @@ def _refuse_second(path: str, dataset: str) -> None:
 
 # --- pickles --------------------------------------------------------------------------------------
 
-_NAMES = (
+# In the order of the values in a pickle.
+NAMES = (
     *("path", "ledger_id", "epsilon", "delta", "adjacency", "accountant", "separate_delta"),
     *("temporary", "plans", "unit"),
 )
@@ -278,8 +279,6 @@ _NAMES = (
 @dataclass(frozen=True)
 class Handle:
     """The ledger and terms in a pickle; they never change, as joblib hashes estimators by them."""
-
-    LENGTH: ClassVar[int] = len(_NAMES)
 
     path: str
     ledger_id: str
@@ -293,32 +292,19 @@ class Handle:
         return cls(ledger.path, ledger.id, account.terms, ledger.temporary)
 
     @classmethod
-    def from_values(cls, values: Sequence[Any]) -> Handle:
-        """Return the handle of a pickle; those of 0.1 lack three values, others trailing ones."""
-        path, ledger_id, epsilon, delta, adjacency, accountant, separate_delta, *rest = values
-        defaults: list[Any] = [False, (), None]
-        temporary, plans, unit = rest + defaults[len(rest) :]
-        terms = Terms(epsilon, delta, adjacency, accountant, separate_delta, plans, unit)
-        return cls(path, ledger_id, terms, bool(temporary))
-
-    @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Handle:
         """Return the handle that has this state, or raise ValueError."""
-        if set(state) not in (set(_NAMES), set(_NAMES[:-1]), set(_NAMES[:-2])):
+        values = {"temporary": False, "plans": (), "unit": None, **state}  # 0.1 lacks these
+        if set(values) != set(NAMES):
             raise ValueError("This is not the state of a PrivacyBudget.")
-        return cls.from_values([state[name] for name in _NAMES if name in state])
-
-    def values(self, note: str = "") -> tuple[Any, ...]:
-        """Return what a pickle holds: no trailing values without content, and last any note."""
-        *terms, plans, unit = dataclasses.astuple(self.terms)
-        more: list[Any] = [plans, unit, note]
-        while more and not more[-1]:
-            more.pop()
-        return (self.path, self.ledger_id, *terms, self.temporary, *more)
+        path, ledger_id, temporary = (values.pop(n) for n in ("path", "ledger_id", "temporary"))
+        return cls(path, ledger_id, Terms(**values), bool(temporary))
 
     def state(self) -> dict[str, Any]:
-        """Return the same by name, for formats without functions."""
-        return dict(zip(_NAMES, self.values(), strict=False))
+        """Return what a pickle holds."""
+        own = {"path": self.path, "ledger_id": self.ledger_id, "temporary": self.temporary}
+        values = own | vars(self.terms)
+        return {name: values[name] for name in NAMES}
 
     def account(self, note: str = "") -> tuple[Account, Mapping[str, Any]]:
         """Return the account of this ledger, sealed if it is not there, and its row of facts."""
