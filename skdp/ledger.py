@@ -42,7 +42,6 @@ from skdp.budget.reports.html import (
     text_table,
 )
 from skdp.budget.schema import Terms, Totals, cost_of, reservation_of
-from skdp.budget.urls import is_url
 from skdp.budget.verification import UNKNOWABLE, readable, rows_of, statement_of, verify
 from skdp.exceptions import LedgerError, SealedBudgetError
 from skdp.loss.charge import Charge, PrivacyLoss, ReservationRecord
@@ -284,11 +283,9 @@ def backup(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None
     path, target : str or os.PathLike
         Of the ledger and of the copy.
     """
-    if is_url(path):
-        opened(ledger_path(path, True)).backup(path_of(target))
-        return
+    source, copy = ledger_path(path, True), path_of(target)
     with readable(path) as (connection, _):
-        Ledger.write_copy(connection, path_of(path), path_of(target))
+        Ledger.write_copy(connection, source, copy)
 
 
 def release(path: str | os.PathLike[str], numbers: Sequence[int] | None = None) -> str:

@@ -6,6 +6,7 @@ and writes it to a ledger that every clone, thread, process and pickled copy sha
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime
 import json
@@ -833,7 +834,9 @@ class PrivacyBudget:
         SealedBudgetError, LedgerError
             If the ledger is gone, or cannot be read; if the copy cannot be written.
         """
-        self._ledger.backup(path_of(path))
+        target = path_of(path)
+        with contextlib.closing(self._ledger.snapshot()) as memory:
+            Ledger.write_copy(memory, self._ledger.path, target)
 
     def release_reservations(self) -> int:
         """Free all reservations, for example those of a process that was killed.

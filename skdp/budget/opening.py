@@ -332,9 +332,7 @@ def snapshot(path: str | os.PathLike[str]) -> tuple[sqlite3.Connection, int]:
     it as a whole or not at all. Raises LedgerError if there is no ledger that can be read.
     """
     if is_url(path):
-        from skdp.budget import postgres
-
-        return postgres.snapshot(normal_url(str(path))), schema.FORMAT
+        return ledger_at(normal_url(str(path)), "").snapshot(), schema.FORMAT
     name = path_of(path)
     if not os.path.lexists(name):
         raise LedgerError(f"There is no ledger at {name}.")

@@ -12,6 +12,7 @@ import datetime
 import hashlib
 import json
 import os
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -83,8 +84,18 @@ class LedgerOperations(abc.ABC):
         """End a transaction; raise LedgerError unless what it wrote is durable."""
 
     @abc.abstractmethod
-    def backup(self, path: str) -> None:
-        """Copy the ledger to the file `path`, marked as a copy; see `PrivacyBudget.backup`."""
+    def _copy_to(self, memory: sqlite3.Connection) -> None:
+        """Copy the ledger, as of one moment, to an empty SQLite database."""
+
+    def snapshot(self) -> sqlite3.Connection:
+        """Return a copy in memory, as of one moment, as an SQLite ledger."""
+        memory = schema.in_memory()
+        try:
+            self._copy_to(memory)
+        except BaseException:
+            memory.close()
+            raise
+        return memory
 
     def share(self) -> None:  # noqa: B027  most ledgers can be reached by others
         """Let other processes charge it."""

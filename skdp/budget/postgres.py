@@ -51,7 +51,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from skdp.budget import locks, plans, schema
-from skdp.budget.ledger import Ledger
 from skdp.budget.operations import Known, LedgerOperations, timestamp
 from skdp.budget.schema import Terms
 from skdp.budget.urls import NAME, parts_of, secrets_of
@@ -623,10 +622,14 @@ class PostgresLedger(LedgerOperations):
             return known
         raise LedgerError("This process has not seen the ledger yet: budget.remaining asks it.")
 
-    def backup(self, path: str) -> None:
-        """Copy the ledger to an SQLite file, marked as a copy of this one."""
-        with contextlib.closing(snapshot(self.path)) as memory:
-            Ledger.write_copy(memory, self.path, path)
+    def _copy_to(self, memory: sqlite3.Connection) -> None:
+        with self._transaction(write=False) as connection:
+            memory.executescript(schema.HEAD + schema.SCHEMA + "DELETE FROM totals;" + _HOST)
+            for table in _TABLES:
+                names = [row[1] for row in memory.execute(f"PRAGMA table_info({table})")]
+                marks = ", ".join("?" * len(names))
+                rows = connection.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall()
+                memory.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
     def present(self) -> bool:
         """Whether the ledger can be reached, and is still the same one."""
@@ -835,24 +838,6 @@ class PostgresLedger(LedgerOperations):
             row = {**row, "client_key": self._key}
         number: int = schema.insert(connection, table, row, " RETURNING number").fetchone()[0]
         return number
-
-
-def snapshot(path: str) -> sqlite3.Connection:
-    """Return a copy, as of one moment, as an SQLite ledger in memory."""
-    ledger = PostgresLedger(path, "")
-    memory = schema.in_memory()
-    try:
-        with ledger._transaction(write=False) as connection:
-            memory.executescript(schema.HEAD + schema.SCHEMA + "DELETE FROM totals;" + _HOST)
-            for table in _TABLES:
-                names = [row[1] for row in memory.execute(f"PRAGMA table_info({table})")]
-                marks = ", ".join("?" * len(names))
-                rows = connection.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall()
-                memory.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
-    except BaseException:
-        memory.close()
-        raise
-    return memory
 
 
 def _close_all() -> None:
