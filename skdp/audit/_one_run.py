@@ -42,8 +42,8 @@ from scipy import special, stats
 
 from skdp._docstrings import shared_texts
 from skdp.base import check_integer
+from skdp.loss.conversions import largest
 
-_STEPS = 60  # of a bisection
 _LARGEST = 60.0  # epsilon and mu beyond which nothing is claimed
 
 
@@ -109,17 +109,10 @@ def _steinke(epsilon: float, delta: float, v: int, r: int, m: int) -> float:
 
 
 def _largest_refuted(refuted: Callable[[float], bool]) -> float:
-    """Return the largest claim that is refuted, to bisection, or 0."""
-    low, high = 0.0, _LARGEST
-    if not refuted(low):
+    """Return the largest claim that is refuted, or 0."""
+    if not refuted(0.0):
         return 0.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if refuted(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+    return largest(lambda claim: claim <= _LARGEST and refuted(claim), 1.0)
 
 
 @shared_texts

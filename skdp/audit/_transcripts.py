@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import _num_samples
 
 from skdp._docstrings import shared_texts
 from skdp.audit._statistical import Subject, fitted_clone, subject_of
@@ -46,10 +47,6 @@ _TOLERANCE = 1e-9
 
 # Methods that are called on public rows after a fit, where the estimator has them.
 _OUTPUTS = ("predict", "transform", "predict_proba", "decision_function", "score_samples", "score")
-
-
-def _n_rows(X: Any) -> int:
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def _compare(a: Any, b: Any, path: str) -> None:
@@ -189,7 +186,7 @@ def replay_check(
     """
     subject = subject_of(estimator, seed=0)
     public_n = subject.adjacency == "replace_one" and groups is None
-    if public_n != (_n_rows(X) == _n_rows(X_other)):
+    if public_n != (_num_samples(X) == _num_samples(X_other)):
         raise ValueError(
             f"X_other must have {'as many' if public_n else 'more or fewer'} rows "
             f"{'as' if public_n else 'than'} X under {subject.adjacency!r}"

@@ -48,6 +48,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import Any
 
 from skdp.budget import locks, plans, schema
@@ -202,20 +203,13 @@ def here() -> bool:
     return threading.current_thread().name == _THREAD
 
 
-class _Answer:
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-
 class Line:
     """A connection to a server (made by `connect`), and the thread that alone uses it."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self.pid = os.getpid()
         self._connect = connect
-        self._calls = queue.SimpleQueue[tuple[Callable[[Any], Any], _Answer] | None]()
+        self._calls = queue.SimpleQueue[tuple[Callable[[Any], Any], Future[Any]] | None]()
         self._dropped = False
         self._raw: Any = None
         self._socket: socket.socket | None = None
@@ -232,10 +226,9 @@ class Line:
         while not self._dropped and (task := self._calls.get()) is not None:
             call, answer = task
             try:
-                answer.result = call(self._raw)
+                answer.set_result(call(self._raw))
             except BaseException as error:  # noqa: BLE001  for the thread that waits
-                answer.error = error
-            answer.done.set()
+                answer.set_exception(error)
             del task, call, answer  # a result may be large
         with contextlib.suppress(Exception):
             if self._raw is not None:
@@ -264,19 +257,20 @@ class Line:
         """
         if not self.mine():
             return None, Silence("this connection was dropped")
-        answer, until = _Answer(), time.monotonic() + timeout
+        answer, until = Future[Any](), time.monotonic() + timeout
         try:
             self._calls.put((call, answer))
-            while not answer.done.wait(min(max(until - time.monotonic(), 0.0), _SLICE)):
+            while not wait([answer], min(max(until - time.monotonic(), 0.0), _SLICE)).done:
                 if time.monotonic() >= until:
                     break
         except BaseException:  # Ctrl-C, or a signal handler that raises
             self.drop()
             raise
-        if not answer.done.is_set():
+        if not answer.done():
             self.drop()
             return None, Silence(f"no answer within {max(timeout, 0.0):.3g} s")
-        return answer.result, answer.error
+        error = answer.exception()
+        return (answer.result(), None) if error is None else (None, error)
 
     def mine(self) -> bool:
         """Whether it was made by this process and not dropped."""

@@ -193,11 +193,12 @@ def _wrong_prices(accountant: Accountant, rows: list[sqlite3.Row]) -> list[int]:
     """Return the numbers of charges whose price is not that of their components."""
     if isinstance(accountant, GDPResidueAccountant):
         return _wrong_residues(accountant, rows)
-    wrong = []
+    wrong, slack = [], Fraction(0) if accountant.name == "basic" else _ROUNDING
     for row in rows:
-        price, main = accountant.price_all(schema.singles_of(row["components"])), row["main"]
-        is_main = _is(main, price.main) or _nearly(accountant, main, price.main)
-        if not (is_main and _is(row["apart"], price.separate)):
+        price = accountant.price_all(schema.singles_of(row["components"]))
+        paid = schema.amount_of(row["main"], row["apart"])
+        is_main = abs(paid.main - price.main) <= slack * price.main
+        if not (is_main and paid.separate == price.separate):
             wrong.append(row["number"])
     return wrong
 
@@ -225,17 +226,6 @@ def _wrong_residues(accountant: GDPResidueAccountant, rows: list[sqlite3.Row]) -
         else:
             wrong.append(row["number"])
     return wrong[::-1]
-
-
-def _is(text: str, amount: Fraction) -> bool:
-    """Whether a decimal text says exactly this; faster than to make a fraction of the text."""
-    integer, _, digits = schema.checked_amount(text).partition(".")
-    return int(integer + digits) * amount.denominator == amount.numerator * 10 ** len(digits)
-
-
-def _nearly(accountant: Accountant, text: str, price: Fraction) -> bool:
-    slack = 0 if accountant.name == "basic" else price * _ROUNDING
-    return abs(Fraction(text) - price) <= slack
 
 
 def _of_plans(

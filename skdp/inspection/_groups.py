@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
+from sklearn.utils.validation import _num_samples
 
 from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
@@ -296,16 +297,12 @@ def _group_columns(X: Any, by: Any) -> tuple[list[str], dict[str, Any]]:
         has = list(getattr(X, "column_names", getattr(X, "columns", [])))
         if set(by) <= set(has):
             return by, {name: X[name] for name in by}
-        if len(by) != _length(X):
+        if len(by) != _num_samples(X):
             raise ValueError(
                 f"evaluate_by: by must name columns of X, or have its length; got {len(by)} for "
-                f"{_length(X)} rows"
+                f"{_num_samples(X)} rows"
             )
     return ["group"], {"group": np.asarray(by) if isinstance(by, list) else by}
-
-
-def _length(X: Any) -> int:
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def _features(model: Any, X: Any, names: list[str], by: Any) -> Any:

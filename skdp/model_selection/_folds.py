@@ -48,6 +48,7 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
     check_cv,
 )
+from sklearn.utils.validation import _num_samples
 
 from skdp.base.callers import refused_for_users
 from skdp.base.leaks import HALVES, is_halving
@@ -280,8 +281,8 @@ def _row_or_unit_words(X: Any, y: Any, groups: Any, key: bytes, name: str) -> Wo
     """Return one keyed hash for each row: of its content, or of the id of its unit."""
     if groups is None:
         return record_words(X, y, key)
-    n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-    units = check_units(groups, n, estimator=name, adjacency="add_or_remove_one")
+    options = {"estimator": name, "adjacency": "add_or_remove_one"}
+    units = check_units(groups, _num_samples(X), **options)
     first, second = (np.uint64(_digest(b, key)) for b in (b"user", b"fold of a user"))
     words = _mix(_mix(units.words ^ first) + second)
     # Rows without an id (code -1) go to one fold: fits leave them out, or refuse them.
@@ -452,24 +453,12 @@ _CLASSES_NOTE = (
 # Splitters whose folds are a function of the positions alone (n is public under replace_one). A
 # class that inherits from one of them may do anything.
 _BY_POSITION = (
-    KFold,
-    LeaveOneOut,
-    LeavePOut,
-    PredefinedSplit,
-    RepeatedKFold,
-    ShuffleSplit,
-    TimeSeriesSplit,
-)
+    KFold, LeaveOneOut, LeavePOut, PredefinedSplit, RepeatedKFold, ShuffleSplit, TimeSeriesSplit,
+)  # fmt: skip
 _BY_LABEL = (
-    GroupKFold,
-    GroupShuffleSplit,
-    LeaveOneGroupOut,
-    LeavePGroupsOut,
-    RepeatedStratifiedKFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    StratifiedShuffleSplit,
-)
+    GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut, RepeatedStratifiedKFold,
+    StratifiedGroupKFold, StratifiedKFold, StratifiedShuffleSplit,
+)  # fmt: skip
 
 
 def splitter_of(cv: Any) -> Any:
@@ -687,7 +676,7 @@ def private_train_test_split(
         delta = float(budget.remaining.delta) if budget.accountant == "basic" else 0.0
         delta *= 1.0 if budget.unit is None or budget.adjacency != REPLACE else 0.0
     by_position = budget.adjacency == REPLACE and budget.unit is None
-    n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    n = _num_samples(X)
     if any(len(side) != n for side in (y, groups) if side is not None):
         raise ValueError("X, y and groups must have the same number of rows")
     PerRecordKFold(2, random_state=random_state)  # checks the seed

@@ -26,7 +26,7 @@ from sklearn.base import (
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from skdp._config import noise_is_seeded
 from skdp._docstrings import documenter
@@ -351,8 +351,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         return self
 
     def _check_lengths(self, X: Any, y: Any) -> None:
-        n = _length(X)
-        if y is not None and n != _length(y):
+        n = _num_samples(X)
+        if y is not None and n != _num_samples(y):
             raise ValueError("X and y must have the same number of rows")
         if self._adjacency == "replace_one" and n < 2:
             raise ValueError(
@@ -366,7 +366,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             return y
         # Labels may be of any class; only regressors need numbers.
         classes = None if any(map(is_regressor, candidates)) else np.empty(0)
-        check_labels(y, _length(y), estimator=type(self).__name__, classes=classes)
+        check_labels(y, _num_samples(y), estimator=type(self).__name__, classes=classes)
         for candidate in candidates if classes is None else ():
             check_targets_of(candidate, y)
         warn_of_column(y)  # here, because runs are silent
@@ -525,13 +525,6 @@ def _results(params: list[Mapping[str, Any]], best: int, score: float) -> dict[s
         results[name] = np.full(len(params), np.nan)
         results[name][best] = value
     return results
-
-
-def _length(table: Any) -> int:
-    """Return the number of rows of an array, table or list."""
-    if hasattr(table, "shape"):
-        return int(table.shape[0])
-    return len(table) if hasattr(table, "__len__") else len(np.asarray(table))
 
 
 def _set_all(estimator: Any, parameter: str, value: Any) -> None:
