@@ -18,9 +18,10 @@ noise away.
 
 References
 ----------
-Jagielski, Ullman & Oprea 2020, "Auditing differentially private machine learning", section 4.
+Jagielski, Ullman & Oprea 2020, "Auditing differentially private machine learning", section 4
+(lower bounds on epsilon by Clopper-Pearson intervals).
 
-Dong, Roth & Su 2022, "Gaussian differential privacy", Definition 2.1.
+Dong, Roth & Su 2022, "Gaussian differential privacy", Definition 2.1 (trade-off curves).
 
 Hoeffding 1956, "On the distribution of the number of successes in independent trials".
 

@@ -21,15 +21,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pkgutil
 import random
 import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from importlib import import_module
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -590,21 +591,6 @@ class _Call:
     released: Any
 
 
-def _holder(name: str) -> tuple[Any, str]:
-    """Return the module or class with the attribute of a dotted name, and its last part."""
-    head, _, last = name.rpartition(".")
-    parts = head.split(".")
-    for cut in range(len(parts), 0, -1):
-        try:
-            holder = import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[cut:]:
-            holder = getattr(holder, part)
-        return holder, last
-    raise ModuleNotFoundError(f"there is no module for {name!r}")
-
-
 def _distance(a: Any, b: Any) -> float:
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     return float(np.abs(x - y).sum()) if x.shape == y.shape else float("inf")
@@ -649,12 +635,11 @@ class _Transcript:
 
 @contextmanager
 def _wrapped(primitives: Sequence[Primitive], transcript: _Transcript) -> Iterator[None]:
-    undo = []
-    try:
+    with ExitStack() as stack:
         for primitive in primitives:
-            holder, last = _holder(primitive.name)
-            # As stored, not as bound: it is put back unchanged.
-            original = inspect.getattr_static(holder, last)
+            head, _, last = primitive.name.rpartition(".")
+            holder = pkgutil.resolve_name(head)
+            original = inspect.getattr_static(holder, last)  # as stored, not as bound
 
             @functools.wraps(original)
             def wrapper(
@@ -662,12 +647,8 @@ def _wrapped(primitives: Sequence[Primitive], transcript: _Transcript) -> Iterat
             ) -> Any:
                 return transcript.called(_of, _original, args, named)
 
-            undo.append((holder, last, original))
-            setattr(holder, last, wrapper)
+            stack.enter_context(mock.patch.object(holder, last, wrapper))
         yield
-    finally:
-        for holder, last, original in reversed(undo):
-            setattr(holder, last, original)
 
 
 @contextmanager

@@ -39,6 +39,7 @@ from skdp.exceptions import BudgetExceededError, LedgerError, PrivacyLeakError, 
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord, check_plan, total
 from skdp.loss.composition import parts_cost
 from skdp.loss.conversions import Amount, check_delta, check_positive, exact, exact_shares
+from skdp.parameters import FLAG, check_parameter
 
 _GLANCE = 0.05  # seconds that repr waits for another process's transaction
 
@@ -208,9 +209,7 @@ class PrivacyBudget:
         facts = checked_facts(dataset, n_rows, terms)
         if stated := json.loads(facts.get("n_rows") or "[]"):
             warn_of_delta(type(self).__name__, terms.delta, max(stated))
-        if not isinstance(must_exist, bool):
-            raise TypeError(f"must_exist must be True or False, got {type(must_exist).__name__}.")
-        if must_exist and ledger is None:
+        if check_parameter(must_exist, "must_exist", FLAG) and ledger is None:
             raise ValueError("must_exist=True needs the path of a ledger; got ledger=None.")
         account = Account(terms, check_public(note, "note"))
         if ledger is None:

@@ -27,7 +27,7 @@ from skdp.budget.urls import check_path, check_public, check_text, is_url, norma
 from skdp.exceptions import LedgerError, SealedBudgetError
 from skdp.loss.accountants import ACCOUNTANTS
 from skdp.loss.conversions import check_delta, check_positive, exact
-from skdp.parameters import shown
+from skdp.parameters import check_parameter
 
 # --- what a user states ---------------------------------------------------------------------------
 
@@ -57,14 +57,6 @@ def ledger_path(ledger: object, must_exist: bool) -> str:
     return path
 
 
-def check_choice(value: object, name: str, allowed: Sequence[str]) -> str:
-    """Return one of the words that are allowed, or raise."""
-    if not isinstance(value, str) or value not in allowed:
-        words = ", ".join(map(repr, allowed))
-        raise ValueError(f"{name} must be one of {words}; got {shown(value)}.")
-    return value
-
-
 def check_n_rows(value: object) -> tuple[int, ...]:
     """Return the numbers of rows that a user states, sorted, without repetition."""
     message = "n_rows must be None, an integer of at least 1, or a list of such."
@@ -91,8 +83,8 @@ def checked_terms(
     terms = Terms(
         check_positive(epsilon, "epsilon"),
         check_delta(delta),
-        check_choice(adjacency, "adjacency", ("replace_one", "add_or_remove_one")),
-        check_choice(accountant, "accountant", tuple(ACCOUNTANTS)),
+        check_parameter(adjacency, "adjacency", "replace_one", "add_or_remove_one"),
+        check_parameter(accountant, "accountant", *ACCOUNTANTS),
         check_delta(separate_delta, "separate_delta"),
         unit=check_unit(unit),
     )

@@ -20,7 +20,7 @@ from sklearn.base import clone
 from skdp import statistics
 from skdp._docstrings import documenter
 from skdp.budget import PrivacyBudget, guessing_chance
-from skdp.model_selection._choose_epsilon import choose_epsilon
+from skdp.model_selection._choose_epsilon import answers, choose_epsilon
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -373,10 +373,7 @@ class SpentDisplay(Display):
 
 def _expected(estimator: Any, n_samples: int, epsilon: float, options: dict[str, Any]) -> float:
     """Return the largest expected error; raises where there is too much noise for an answer."""
-    if isinstance(estimator, str):
-        error = statistics.expected_error(estimator, n_samples, epsilon=epsilon, **options)
-    else:
-        error = clone(estimator).set_params(epsilon=epsilon).expected_error(n_samples, **options)
+    error = answers(estimator, n_samples, options)(epsilon)
     return float(np.max(np.asarray(error, dtype=np.float64)))
 
 
@@ -475,8 +472,6 @@ class PrivacyUtilityDisplay(Display):
         ValueError
             If no epsilon has an answer; the message is that of ``expected_error`` at the largest.
         """
-        if not isinstance(estimator, str) and not hasattr(estimator, "expected_error"):
-            raise TypeError(f"{type(estimator).__name__} has no expected_error to draw")
         grid = np.geomspace(0.1, 10.0, 10) if epsilons is None else epsilons
         levels = np.atleast_1d(np.asarray(grid, dtype=np.float64))
         sizes = np.atleast_1d(np.asarray(n_samples))

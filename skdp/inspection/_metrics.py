@@ -1,8 +1,4 @@
-"""Displays of private metrics: a confusion matrix, a ROC curve, calibration, with intervals.
-
-``from_released`` draws what `skdp.metrics` has released. ``from_predictions`` and
-``from_estimator`` call `skdp.metrics` first, which charges once.
-"""
+"""Displays of private metrics: a confusion matrix, a ROC curve, calibration, with intervals."""
 
 from __future__ import annotations
 

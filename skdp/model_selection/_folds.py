@@ -10,10 +10,6 @@ a string array and the dtype that numpy or pandas chooses depend on the *other* 
 are hashed as the bits of their float64 value, text as its characters, times as microseconds,
 missing values (None, NaN, NA, NaT) as one word, and the rows of a list cell by cell. Integer
 arithmetic modulo 2**64 makes the hash exact, and the same in every batch.
-
-`private_train_test_split` makes two parts, by position or by such a hash, for one charge.
-`fit_parts`: the key of a row alone names its part, so parts are disjoint whatever the rows hold, as
-`PrivacyBudget.parallel` needs.
 """
 
 from __future__ import annotations

@@ -19,8 +19,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
 from skdp.base.leaks import has_price, is_halving, is_search, scorers_in, steps_of, what_it_does
-from skdp.budget import Cost, PrivacyBudget, pure_mu
+from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ambient_budget, ledger_of
+from skdp.loss.accountants import ACCOUNTANTS
 from skdp.loss.charge import total
 from skdp.model_selection._folds import (
     check_halving,
@@ -271,6 +272,10 @@ class Pricer:
         return bill
 
 
+# Their own epsilon and delta play no part.
+_ACCOUNTANTS = [ACCOUNTANTS[name](1.0, 0.5) for name in ("basic", "gdp", "zcdp")]
+
+
 def _cover(prices: Sequence[Cost | None]) -> Cost | None:
     """Return a cost that no price exceeds: which candidate is refitted is not known."""
     costs = [cost for cost in prices if cost is not None]
@@ -294,19 +299,8 @@ def _sum(costs: Sequence[Cost]) -> Cost | None:
 
 def _sums(cost: Cost) -> list[float]:
     """Return the sums that accountants keep of a cost."""
-    epsilon = delta = mu_squared = rho = separate = 0.0
-    for single, times in cost.components:
-        epsilon += times * single.epsilon
-        delta += times * single.delta
-        if single.mu is None:
-            mu_squared += times * pure_mu(single.epsilon) ** 2
-            rho += times * min(single.epsilon**2 / 2, single.epsilon)
-            separate += times * single.delta
-        else:
-            mu_squared += times * single.mu**2
-            rho += times * single.mu**2 / 2
-            separate += times * single.separate_delta
-    return [epsilon, delta, mu_squared, rho, separate]
+    amounts = [accountant.price(cost) for accountant in _ACCOUNTANTS]
+    return [float(part) for amount in amounts for part in (amount.main, amount.separate)]
 
 
 # --- candidates of a search -----------------------------------------------------------------------
