@@ -39,7 +39,7 @@ from skdp.audit._statistical import (
     smallest_caught,
     warn_of_long,
 )
-from skdp.base import check_integer
+from skdp.parameters import FRACTION, check_integer, check_parameter
 
 Mechanism = Callable[[Any, np.random.Generator], Any]
 
@@ -167,8 +167,7 @@ def bound_from_outputs(
     n = len(first)
     if n != len(second) or n < 100:
         raise ValueError("first and second must hold as many outputs, at least 100 each")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must be a number in (0, 1), got {confidence!r}")
+    check_parameter(confidence, "confidence", FRACTION)
     a, b = [numbers_of(output) for output in first], [numbers_of(output) for output in second]
     warn_of_long([*a, *b])
     learn, choose = n // 4, n // 2 - n // 4

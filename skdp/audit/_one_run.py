@@ -41,8 +41,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from skdp._docstrings import shared_texts
-from skdp.base import check_integer
-from skdp.loss.conversions import largest
+from skdp.loss.conversions import check_delta, largest
+from skdp.parameters import FRACTION, check_integer, check_parameter
 
 _LARGEST = 60.0  # epsilon and mu beyond which nothing is claimed
 
@@ -148,8 +148,8 @@ def bound_from_guesses(
     v = check_integer(n_correct, "n_correct", low=0)
     if not v <= r <= m:
         raise ValueError("n_correct must be at most n_guesses, and that at most n_canaries")
-    if not 0.0 < confidence < 1.0 or not 0.0 <= delta < 1.0:
-        raise ValueError("confidence must be in (0, 1) and delta in [0, 1)")
+    check_parameter(confidence, "confidence", FRACTION)
+    check_delta(delta)
     alpha = (1.0 - confidence) / 2
 
     def epsilon_refuted(epsilon: float) -> bool:

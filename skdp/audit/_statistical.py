@@ -55,12 +55,12 @@ from sklearn.pipeline import Pipeline
 
 from skdp._config import config_context
 from skdp._docstrings import shared_texts
-from skdp.base import PrivateMixin, check_integer
+from skdp.base import PrivateMixin
 from skdp.base.context import allowed_delta
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.budget import StandInBudget
 from skdp.loss.conversions import smallest
-from skdp.parameters import columns_of
+from skdp.parameters import FRACTION, check_integer, check_parameter, columns_of
 
 
 @dataclass(frozen=True)
@@ -284,8 +284,7 @@ def audit(
     True
     """
     n = check_integer(n_runs, "n_runs", low=20)
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must be a number in (0, 1), got {confidence!r}")
+    check_parameter(confidence, "confidence", FRACTION)
     subject = subject_of(estimator, seed=random_state, only_unset=False)
     claim = _claim(subject.estimator, X, epsilon, delta)
     measured = attrgetter(statistic) if isinstance(statistic, str) else statistic

@@ -34,13 +34,13 @@ from unittest import mock
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import _num_samples
 
 from skdp._docstrings import shared_texts
 from skdp.audit._statistical import Subject, fitted_clone, subject_of
 from skdp.budget import exact
 from skdp.core.transcript import Transcript, record, replay
 from skdp.exceptions import PrivacyLeakError
+from skdp.parameters import rows_in
 
 # Distances in float norms carry rounding errors of a few units in the last place, relative to
 # entries that cancel in their difference; integer distances are compared exactly.
@@ -187,7 +187,7 @@ def replay_check(
     """
     subject = subject_of(estimator, seed=0)
     public_n = subject.adjacency == "replace_one" and groups is None
-    if public_n != (_num_samples(X) == _num_samples(X_other)):
+    if public_n != (rows_in(X) == rows_in(X_other)):
         raise ValueError(
             f"X_other must have {'as many' if public_n else 'more or fewer'} rows "
             f"{'as' if public_n else 'than'} X under {subject.adjacency!r}"

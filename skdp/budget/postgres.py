@@ -198,11 +198,6 @@ class Silence(Exception):
     """No answer came before the deadline, so the connection was dropped."""
 
 
-def here() -> bool:
-    """Whether this thread serves a connection: only a destructor can want another one there."""
-    return threading.current_thread().name == _THREAD
-
-
 class Line:
     """A connection to a server (made by `connect`), and the thread that alone uses it."""
 
@@ -236,7 +231,8 @@ class Line:
         if self._socket is not None:
             self._socket.close()
 
-    def _open(self, _: Any) -> None:
+    def open(self, _: Any) -> None:
+        """Connect."""
         raw = self._connect()
         # A second descriptor of the same socket: the driver may close its own at any time, and the
         # number of a closed one may be somebody else's by the time that it is shut down.
@@ -244,10 +240,6 @@ class Line:
         self._raw = raw
 
     # -- in other threads ---------------------------------------------------------------------
-
-    def open(self, timeout: float) -> BaseException | None:
-        """Connect; return why that failed, if it did."""
-        return self.ask(self._open, timeout)[1]
 
     def ask(self, call: Callable[[Any], Any], timeout: float) -> tuple[Any, BaseException | None]:
         """Return what `call` returns for the connection, and the error that it raised if it did.
@@ -385,18 +377,6 @@ class _Statements:
                 pass
             return cursor
 
-        return self._ask(call, timeout)
-
-    def executemany(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement for each row of values."""
-
-        def call(raw: Any) -> None:
-            with raw.cursor() as cursor:
-                cursor.executemany(statement.replace("?", "%s"), rows)
-
-        self._ask(call, None)
-
-    def _ask(self, call: Callable[[Any], Any], timeout: float | None) -> Any:
         seconds = self._answer if timeout is None else timeout
         result, error = self.line.ask(call, min(self._until - time.monotonic(), seconds))
         if error is not None:
@@ -665,7 +645,7 @@ class PostgresLedger(LedgerOperations):
                 "Nothing was charged or released."
             ) from None
         _OPEN[self.path] = (os.getpid(), line)
-        error = line.open(min(float(_CONNECT * addresses), timeout))
+        _, error = line.ask(line.open, min(float(_CONNECT * addresses), timeout))
         if error is not None:
             line.drop()
             if not isinstance(error, Silence | psycopg.Error) and isinstance(error, Exception):
@@ -702,7 +682,8 @@ class PostgresLedger(LedgerOperations):
     def _begun(self, isolation: str, *, ledger_exists: bool = True) -> Iterator[_Statements]:
         """Begin a transaction; roll it back at the end if it is still open."""
         _psycopg()
-        if here():
+        # In a thread that serves a connection, only a destructor can want another one.
+        if threading.current_thread().name == _THREAD:
             raise LedgerError(
                 f"The ledger {self.path} cannot be used by a destructor that interrupts another "
                 "use of a ledger. Nothing was charged or released."

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
-from sklearn.utils.validation import _num_samples
 
 from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
@@ -22,7 +21,7 @@ from skdp.confidence import Released
 from skdp.core import PrivacyCertificate
 from skdp.exceptions import outside_level
 from skdp.inspection._budget import Display, documented
-from skdp.parameters import Reals, check_parameter
+from skdp.parameters import Reals, check_parameter, rows_in
 from skdp.tabular import cell_key
 from skdp.user_code import or_raise, suppress_warnings
 
@@ -297,10 +296,10 @@ def _group_columns(X: Any, by: Any) -> tuple[list[str], dict[str, Any]]:
         has = list(getattr(X, "column_names", getattr(X, "columns", [])))
         if set(by) <= set(has):
             return by, {name: X[name] for name in by}
-        if len(by) != _num_samples(X):
+        if len(by) != rows_in(X):
             raise ValueError(
                 f"evaluate_by: by must name columns of X, or have its length; got {len(by)} for "
-                f"{_num_samples(X)} rows"
+                f"{rows_in(X)} rows"
             )
     return ["group"], {"group": np.asarray(by) if isinstance(by, list) else by}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-import numbers
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from skdp.model_selection._folds import (
     relation_of,
     splitter_of,
 )
+from skdp.parameters import Integers, check_parameter
 
 _SCORE_NOTE = (
     "the ledger covers the fits, not the choice: the scores come from private folds and the "
@@ -133,15 +133,9 @@ class Pricer:
     """Prices for the caller's n_samples, groups and budget (None: for every budget)."""
 
     def __init__(self, n_samples: int | None, groups: Any, budget: Any) -> None:
-        if n_samples is not None:
-            text = "n_samples must be a positive integer or None"
-            if not isinstance(n_samples, numbers.Integral) or isinstance(n_samples, bool):
-                raise TypeError(text)
-            if not 1 <= n_samples <= 2**40:
-                raise ValueError(text if n_samples < 1 else "n_samples must be at most 2**40")
         if not (budget is None or isinstance(budget, PrivacyBudget)):
             raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}")
-        self.n_samples = None if n_samples is None else int(n_samples)
+        self.n_samples = check_parameter(n_samples, "n_samples", None, Integers(1, 2**40))
         self.groups = groups
         self.budget = budget
         self.notes: list[str] = []  # of nested searches

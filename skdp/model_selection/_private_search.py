@@ -26,7 +26,7 @@ from sklearn.base import (
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._config import noise_is_seeded
 from skdp._docstrings import documenter
@@ -54,7 +54,7 @@ from skdp.model_selection._candidates import (
 )
 from skdp.model_selection._pricing import private_parts
 from skdp.model_selection._scorer import PrivateScorer, check_scored, needs_targets, score_in
-from skdp.parameters import Integers, Reals, Table, naming
+from skdp.parameters import Integers, Reals, Table, naming, rows_in
 from skdp.planning import Allowance
 from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
 from skdp.tabular import WholeUnits, check_labels, dealt_rows, is_listed
@@ -351,8 +351,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         return self
 
     def _check_lengths(self, X: Any, y: Any) -> None:
-        n = _num_samples(X)
-        if y is not None and n != _num_samples(y):
+        n = rows_in(X)
+        if y is not None and n != rows_in(y):
             raise ValueError("X and y must have the same number of rows")
         if self._adjacency == "replace_one" and n < 2:
             raise ValueError(
@@ -366,7 +366,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             return y
         # Labels may be of any class; only regressors need numbers.
         classes = None if any(map(is_regressor, candidates)) else np.empty(0)
-        check_labels(y, _num_samples(y), estimator=type(self).__name__, classes=classes)
+        check_labels(y, rows_in(y), estimator=type(self).__name__, classes=classes)
         for candidate in candidates if classes is None else ():
             check_targets_of(candidate, y)
         warn_of_column(y)  # here, because runs are silent
