@@ -48,25 +48,9 @@ from skdp.audit._transcripts import (
 )
 
 __all__ = [
-    "AuditResult",
-    "EnumeratedChoices",
-    "LowerBound",
-    "OneRunBound",
-    "Primitive",
-    "ReleaseDistance",
-    "Replay",
-    "Search",
-    "audit",
-    "black_box_bound",
-    "bound_from_guesses",
-    "bound_from_outputs",
-    "exact_distribution",
-    "exact_epsilon",
-    "find_violation",
-    "neighbour_check",
-    "neighbouring_tables",
-    "one_run_audit",
-    "replay_check",
-    "replay_mechanism",
-    "structured_pairs",
-]
+    "AuditResult", "EnumeratedChoices", "LowerBound", "OneRunBound", "Primitive",
+    "ReleaseDistance", "Replay", "Search", "audit", "black_box_bound", "bound_from_guesses",
+    "bound_from_outputs", "exact_distribution", "exact_epsilon", "find_violation",
+    "neighbour_check", "neighbouring_tables", "one_run_audit", "replay_check",
+    "replay_mechanism", "structured_pairs",
+]  # fmt: skip
