@@ -56,11 +56,6 @@ def _pair(loss: PrivacyLoss) -> str:
     return f"epsilon={loss.epsilon!r}, delta={loss.delta!r}"
 
 
-def _charge_row(charge: Charge) -> list[object]:
-    *cells, note = charge_cells(charge)
-    return [*cells, _process(charge), note]
-
-
 def _process(record: Charge | ReservationRecord) -> str:
     return f"{record.pid} on {record.host}" if record.host else str(record.pid)
 
@@ -149,7 +144,7 @@ def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
         lines.append(f"{count} charges, {last if page == 1 else which}")
     if charges:
         head = [*CHARGE_HEAD[:-1], "process", "note"]
-        lines += text_table(head, [_charge_row(charge) for charge in charges])
+        lines += text_table(head, [[*charge_cells(c)[:-1], _process(c), c.note] for c in charges])
     elif not count:
         lines.append("Nothing was charged yet.")
     reservations |= {record.number: record for record in contents.reservations}

@@ -87,17 +87,6 @@ def _mass(tail: float, v: int, r: int, m: int, inverse: Callable[[float], float]
     return total
 
 
-def _inverse_pure(epsilon: float, delta: float) -> Callable[[float], float]:
-    """Return the least level at which (epsilon, delta) allows a power."""
-    small, large = math.exp(-epsilon), math.exp(epsilon)
-    return lambda y: max(0.0, (y - delta) * small, 1.0 - delta - large * (1.0 - y))
-
-
-def _inverse_gaussian(mu: float) -> Callable[[float], float]:
-    """Return the least level at which mu-GDP allows a power."""
-    return lambda y: float(special.ndtr(special.ndtri(y) - mu))
-
-
 def _steinke(epsilon: float, delta: float, v: int, r: int, m: int) -> float:
     """Return the bound of Theorem 5.2 on P[W >= v]."""
     q = 1.0 / (1.0 + math.exp(-epsilon))
@@ -152,12 +141,20 @@ def bound_from_guesses(
     check_delta(delta)
     alpha = (1.0 - confidence) / 2
 
+    # `level` is the least level at which the claim allows a power.
     def epsilon_refuted(epsilon: float) -> bool:
-        by_curve = _mass(alpha, v, r, m, _inverse_pure(epsilon, delta)) > 1.0
-        return by_curve or _steinke(epsilon, delta, v, r, m) < alpha
+        small, large = math.exp(-epsilon), math.exp(epsilon)
+
+        def level(power: float) -> float:
+            return max(0.0, (power - delta) * small, 1.0 - delta - large * (1.0 - power))
+
+        return _mass(alpha, v, r, m, level) > 1.0 or _steinke(epsilon, delta, v, r, m) < alpha
 
     def mu_refuted(mu: float) -> bool:
-        return _mass(alpha, v, r, m, _inverse_gaussian(mu)) > 1.0
+        def level(power: float) -> float:
+            return float(special.ndtr(special.ndtri(power) - mu))
+
+        return _mass(alpha, v, r, m, level) > 1.0
 
     return OneRunBound(
         epsilon=_largest_refuted(epsilon_refuted),
