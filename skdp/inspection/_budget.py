@@ -58,10 +58,6 @@ documented = documenter(
             budget : PrivacyBudget
                 Its ledger is read; nothing is charged.
             """,
-        "counts": """
-            released : skdp.metrics.ConfusionMatrix
-                Noisy counts.
-            """,
         "scores": """
             released : skdp.metrics.ScoreHistogram
                 Noisy counts of scores.
@@ -78,16 +74,6 @@ documented = documenter(
             name : str, default=""
                 Name of the model, for the legend.
             """,
-        "n_bins": """
-            n_bins : int, default=10
-                Number of bins into which cells are joined.
-            """,
-        "X_y": """
-            X : array-like or table of shape (n_samples, n_features)
-                Private rows.
-            y : array-like of shape (n_samples,)
-                Labels of the rows.
-            """,
         "privacy_options": """
             **privacy
                 Arguments of `skdp.metrics.score_histogram`: epsilon, delta, budget, groups, ...
@@ -96,6 +82,7 @@ documented = documenter(
 )
 
 
+@documented
 class Display(ABC):
     """A figure that `plot` draws; `ax_` and `figure_` are those of the last plot."""
 
@@ -108,13 +95,7 @@ class Display(ABC):
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-
-        Returns
-        -------
-        self : instance of the class
-            This display.
+        {plotted}
         """
         try:
             from matplotlib import pyplot

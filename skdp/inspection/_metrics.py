@@ -60,7 +60,10 @@ class _MetricDisplay(Display):
             A fitted classifier, private or public: with ``predict`` for a confusion matrix, of two
             classes with ``predict_proba`` otherwise, or (for a ROC curve, with edges as `bins`)
             with ``decision_function``.
-        {X_y}
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows.
+        y : array-like of shape (n_samples,)
+            Labels of the rows.
         labels : array-like of shape (n_classes,), default=None
             All classes, from public knowledge; None: ``estimator.classes_``.
         **options
@@ -94,7 +97,8 @@ class PrivateConfusionMatrixDisplay(_MetricDisplay):
 
     Parameters
     ----------
-    {counts}
+    released : skdp.metrics.ConfusionMatrix
+        Noisy counts.
     {level}
 
     {attributes}
@@ -289,7 +293,8 @@ class PrivateCalibrationDisplay(_MetricDisplay):
     Parameters
     ----------
     {scores}
-    {n_bins}
+    n_bins : int, default=10
+        Number of bins into which cells are joined.
     {level}
     {population}
 

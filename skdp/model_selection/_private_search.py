@@ -1,8 +1,6 @@
 """Searches over private estimators at one cost: `DPGridSearchCV`, `DPRandomizedSearchCV`.
 
-Released, under the (epsilon, delta) of the search: the parameters, the fitted model and the noisy
-score of the best of a secret number of runs, and nothing of the other runs: no table of results, no
-progress, no line in the ledger.
+Nothing of the other runs is released: no table of results, no progress, no line in the ledger.
 """
 
 from __future__ import annotations
