@@ -38,7 +38,7 @@ from skdp.budget.urls import check_public
 from skdp.exceptions import BudgetExceededError, LedgerError, PrivacyLeakError, SealedBudgetError
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord, check_plan, total
 from skdp.loss.composition import parts_cost
-from skdp.loss.conversions import Amount, check_delta, check_positive, exact, exact_shares
+from skdp.loss.conversions import check_delta, check_positive, exact, exact_shares
 from skdp.parameters import FLAG, check_parameter
 
 _GLANCE = 0.05  # seconds that repr waits for another process's transaction
@@ -388,8 +388,8 @@ class PrivacyBudget:
         return self._account.remaining_at(known), when
 
     def _statement(self, last: int | None = None) -> Statement:
-        contents, account = self._ledger.contents(last), self._account
-        return Statement.of(contents, account.plain() if account.accountant.stateful else Amount())
+        plain = self._account.plain() if self._account.accountant.stateful else None
+        return self._ledger.read(lambda ledger: Statement.read(ledger, last, plain=plain))
 
     def curve(self, deltas: Iterable[float]) -> list[float]:
         """Return the epsilon of all charges so far at each delta, rounded up.

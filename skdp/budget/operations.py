@@ -16,14 +16,16 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from skdp._version import __version__
 from skdp.budget import plans, schema
-from skdp.budget.schema import Contents, Totals, texts_of
+from skdp.budget.schema import Totals, texts_of
 from skdp.exceptions import SealedBudgetError
 from skdp.loss.charge import Charge, Cost
 from skdp.loss.conversions import Amount
+
+_Result = TypeVar("_Result")
 
 
 def timestamp() -> str:
@@ -154,10 +156,10 @@ class LedgerOperations(abc.ABC):
         mine = sum((unused for _, unused in reserved), Amount())
         return cap - totals.charged - totals.aside + mine.overlap(price)
 
-    def contents(self, last: int | None = None) -> Contents:
-        """Return what the ledger holds as of one moment, or its last rows."""
+    def read(self, function: Callable[[Any], _Result]) -> _Result:
+        """Return what a function reads in one transaction."""
         with self._use() as connection:
-            return Contents.read(connection, last)
+            return function(connection)
 
     def components(self, after: int) -> tuple[int, Mapping[str, int]]:
         """Return the number of the last charge, and the components of charges after another."""

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from skdp.budget import plans, schema
-from skdp.budget.account import accountant_of, plain_sum
+from skdp.budget.account import accountant_of
 from skdp.budget.opening import ledger_path, snapshot
 from skdp.budget.plans import Plan
-from skdp.budget.reading import Statement
-from skdp.budget.schema import Contents, Terms, Totals, cost_of
+from skdp.budget.schema import Terms, Totals, cost_of
 from skdp.exceptions import LedgerError
 from skdp.loss.accountants import Accountant, GDPResidueAccountant, plan_epsilon
 from skdp.loss.charge import Cost
 from skdp.loss.conversions import Amount, exact
 
-__all__ = ["UNKNOWABLE", "UNREADABLE", "Finding", "readable", "rows_of", "statement_of", "verify"]
+__all__ = ["UNKNOWABLE", "UNREADABLE", "Finding", "readable", "rows_of", "verify"]
 
 UNKNOWABLE = (
     "whether the file was replaced by an older copy, or its last charges and totals undone",
@@ -68,18 +67,6 @@ def rows_of(path: str | os.PathLike[str]) -> Iterator[None]:
         raise LedgerError(
             f"The ledger {ledger_path(path, True)} is damaged: a row of it cannot be read."
         ) from error
-
-
-def statement_of(
-    connection: sqlite3.Connection, last: int | None = None, before: int | None = None
-) -> Statement:
-    """Return the statement of a snapshot, with the charges from `last` before the one `before`."""
-    contents, plain = Contents.read(connection, last, before), Amount()
-    accountant = accountant_of(contents.terms)
-    if accountant.stateful:
-        rows = connection.execute("SELECT components, COUNT(*) FROM charges GROUP BY components")
-        plain = plain_sum(accountant, dict(rows.fetchall()))
-    return Statement.of(contents, plain)
 
 
 # --- checks ---------------------------------------------------------------------------------------
