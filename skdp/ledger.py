@@ -27,11 +27,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from skdp._docstrings import shared_texts
 from skdp._version import __version__
 from skdp.budget import plans
 from skdp.budget.ledger import Ledger
 from skdp.budget.opening import ledger_path, opened, path_of
 from skdp.budget.plans import Plan
+from skdp.budget.reading import Statement
 from skdp.budget.reports.html import (
     CHARGE_HEAD,
     SHOWN,
@@ -41,8 +43,7 @@ from skdp.budget.reports.html import (
     text_table,
 )
 from skdp.budget.schema import Terms, Totals, cost_of, reservation_of
-from skdp.budget.urls import is_url
-from skdp.budget.verification import UNKNOWABLE, readable, rows_of, statement_of, verify
+from skdp.budget.verification import UNKNOWABLE, readable, rows_of, verify
 from skdp.exceptions import LedgerError, SealedBudgetError
 from skdp.loss.charge import Charge, PrivacyLoss, ReservationRecord
 
@@ -54,11 +55,6 @@ _SHOWN = 50  # charges that `show` prints; the older ones are counted
 
 def _pair(loss: PrivacyLoss) -> str:
     return f"epsilon={loss.epsilon!r}, delta={loss.delta!r}"
-
-
-def _charge_row(charge: Charge) -> list[object]:
-    *cells, note = charge_cells(charge)
-    return [*cells, _process(charge), note]
 
 
 def _process(record: Charge | ReservationRecord) -> str:
@@ -88,6 +84,7 @@ def _plan_lines(terms: Terms, all_plans: Sequence[Plan]) -> list[str]:
     return lines
 
 
+@shared_texts
 def show(path: str | os.PathLike[str], *, every: bool = False, page: int = 1) -> str:
     """Return a ledger as a table.
 
@@ -99,10 +96,6 @@ def show(path: str | os.PathLike[str], *, every: bool = False, page: int = 1) ->
         Show all charges and reservations; otherwise at most 50 of each.
     page : int, default=1
         1: the last 50 charges; 2: the 50 before them, and so on.
-
-    Returns
-    -------
-    text : str
 
     Examples
     --------
@@ -125,7 +118,7 @@ def show(path: str | os.PathLike[str], *, every: bool = False, page: int = 1) ->
 def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
     count = Totals.read(connection).charges
     end = max(count + 1 - _SHOWN * (page - 1), 1)
-    statement = statement_of(connection) if every else statement_of(connection, _SHOWN, end)
+    statement = Statement.read(connection) if every else Statement.read(connection, _SHOWN, end)
     all_plans = plans.read(connection, cost_of)
     (reserved,) = connection.execute("SELECT COUNT(*) FROM reservations").fetchone()
     # Open ones are shown however old they are: somebody may have to give them back.
@@ -133,12 +126,8 @@ def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
         "SELECT * FROM reservations WHERE closed IS NULL ORDER BY number LIMIT 1000"
     ).fetchall()
     reservations = {record.number: record for record in map(reservation_of, still_open)}
-    contents, terms, charges = (
-        statement.contents,
-        statement.contents.terms,
-        statement.contents.charges,
-    )
-    named = f", data set {contents.facts['dataset']}" if contents.facts["dataset"] else ""
+    facts, terms, charges = statement.facts, statement.terms, statement.charges
+    named = f", data set {facts['dataset']}" if facts["dataset"] else ""
     unit = "" if terms.unit is None else f", unit {terms.unit}"
     what = f"accountant {terms.accountant}, adjacency {terms.adjacency}{unit}{named}"
     lines = [
@@ -152,10 +141,10 @@ def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
         lines.append(f"{count} charges, {last if page == 1 else which}")
     if charges:
         head = [*CHARGE_HEAD[:-1], "process", "note"]
-        lines += text_table(head, [_charge_row(charge) for charge in charges])
+        lines += text_table(head, [[*charge_cells(c)[:-1], _process(c), c.note] for c in charges])
     elif not count:
         lines.append("Nothing was charged yet.")
-    reservations |= {record.number: record for record in contents.reservations}
+    reservations |= {record.number: record for record in statement.reservations}
     if reservations:
         now = datetime.datetime.now(datetime.UTC)
         head = ["#", "reserved (UTC)", "state", "epsilon", "delta", "process", "note"]
@@ -222,6 +211,7 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
     return {**_fields(plan, "number part drawn open"), "items": items}
 
 
+@shared_texts
 def export_json(path: str | os.PathLike[str]) -> str:
     """Return the whole ledger as JSON, with the results of the checks.
 
@@ -229,30 +219,25 @@ def export_json(path: str | os.PathLike[str]) -> str:
     ----------
     path : str or os.PathLike
         Of the ledger.
-
-    Returns
-    -------
-    text : str
     """
     with readable(path) as (connection, version):
         return json.dumps(_everything(connection, version), indent=2) + "\n"
 
 
 def _everything(connection: sqlite3.Connection, version: int) -> dict[str, Any]:
-    findings, statement = verify(connection), statement_of(connection)
-    contents, terms = statement.contents, statement.contents.terms
+    findings, statement = verify(connection), Statement.read(connection)
     facts = {
-        name: contents.facts[name]
+        name: statement.facts[name]
         for name in ("id", "created", "skdp_version", "dataset", "n_rows", "backup_of")
     }
     return {
         "ledger": {**facts, "format": version, "exported_by": __version__},
-        "terms": _fields(terms, _TERMS),
+        "terms": _fields(statement.terms, _TERMS),
         "spent": _fields(statement.spent, "epsilon delta"),
         "remaining": _fields(statement.remaining, "epsilon delta"),
-        "charges": [_charge_json(charge) for charge in contents.charges],
-        "reservations": [_fields(record, _RESERVATION) for record in contents.reservations],
-        "plans": [_plan_json(plan) for plan in contents.plans],
+        "charges": [_charge_json(charge) for charge in statement.charges],
+        "reservations": [_fields(record, _RESERVATION) for record in statement.reservations],
+        "plans": [_plan_json(plan) for plan in statement.plans],
         "verified": [_fields(finding, "level text") for finding in findings],
         "unknowable": UNKNOWABLE,
     }
@@ -272,9 +257,8 @@ def export_html(path: str | os.PathLike[str]) -> str:
         A page without scripts or links.
     """
     with readable(path) as (connection, _):
-        statement = statement_of(connection, SHOWN)
-        contents, name = statement.contents, ledger_path(path, True)
-        body = budget_html(contents.terms, statement, contents.facts["dataset"], name)
+        statement, name = Statement.read(connection, SHOWN), ledger_path(path, True)
+        body = budget_html(statement.terms, statement, statement.facts["dataset"], name)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Ledger</title></head>'
         f"<body>{body}</body></html>\n"
@@ -289,11 +273,9 @@ def backup(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None
     path, target : str or os.PathLike
         Of the ledger and of the copy.
     """
-    if is_url(path):
-        opened(ledger_path(path, True)).backup(path_of(target))
-        return
+    source, copy = ledger_path(path, True), path_of(target)
     with readable(path) as (connection, _):
-        Ledger.write_copy(connection, path_of(path), path_of(target))
+        Ledger.write_copy(connection, source, copy)
 
 
 def release(path: str | os.PathLike[str], numbers: Sequence[int] | None = None) -> str:
@@ -321,7 +303,8 @@ def release(path: str | os.PathLike[str], numbers: Sequence[int] | None = None) 
     """
     ledger = opened(ledger_path(path, True))
     with rows_of(path):
-        records = {record.number: record for record in ledger.reservations() if record.open}
+        reservations = map(reservation_of, ledger.rows("reservations"))
+        records = {record.number: record for record in reservations if record.open}
     wanted = sorted(records) if numbers is None else list(dict.fromkeys(numbers))
     missing = [str(number) for number in wanted if number not in records]
     if missing:

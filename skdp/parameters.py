@@ -31,7 +31,8 @@ class Integers:
     def __str__(self) -> str:
         least = "" if self.low is None else f"at least {self.low}"
         most = "" if self.high is None else f"at most {self.high}"
-        return f"an integer of {' and '.join(filter(None, (least, most)))}"
+        ends = " and ".join(filter(None, (least, most)))
+        return f"an integer of {ends}" if ends else "an integer"
 
     def is_kind(self, value: Any) -> bool:
         """Say whether the value is of the right type, in range or not."""
@@ -450,6 +451,13 @@ def names_of(like: Any) -> Sequence[Any] | None:
         if names is not None:
             return list(names)
     return None
+
+
+def rows_in(table: Any) -> int:
+    """Return the number of rows of an array, table or list."""
+    if hasattr(table, "shape"):
+        return int(table.shape[0])
+    return len(table) if hasattr(table, "__len__") else len(np.asarray(table))
 
 
 def columns_of(like: Any) -> int | None:

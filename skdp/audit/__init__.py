@@ -22,13 +22,6 @@ For mechanisms of any library, callables ``mechanism(table, rng) -> output``:
 
 No audit charges a budget: each budget among the parameters of the estimator is replaced by a
 stand-in with the same neighbouring relation, which grants everything and writes no ledger.
-
-References
-----------
-Jagielski, Ullman & Oprea 2020, "Auditing differentially private machine learning", section 4
-(lower bounds on epsilon by Clopper-Pearson intervals).
-
-Dong, Roth & Su 2022, "Gaussian differential privacy", Definition 2.1 (trade-off curves).
 """
 
 from __future__ import annotations
@@ -55,25 +48,9 @@ from skdp.audit._transcripts import (
 )
 
 __all__ = [
-    "AuditResult",
-    "EnumeratedChoices",
-    "LowerBound",
-    "OneRunBound",
-    "Primitive",
-    "ReleaseDistance",
-    "Replay",
-    "Search",
-    "audit",
-    "black_box_bound",
-    "bound_from_guesses",
-    "bound_from_outputs",
-    "exact_distribution",
-    "exact_epsilon",
-    "find_violation",
-    "neighbour_check",
-    "neighbouring_tables",
-    "one_run_audit",
-    "replay_check",
-    "replay_mechanism",
-    "structured_pairs",
-]
+    "AuditResult", "EnumeratedChoices", "LowerBound", "OneRunBound", "Primitive",
+    "ReleaseDistance", "Replay", "Search", "audit", "black_box_bound", "bound_from_guesses",
+    "bound_from_outputs", "exact_distribution", "exact_epsilon", "find_violation",
+    "neighbour_check", "neighbouring_tables", "one_run_audit", "replay_check",
+    "replay_mechanism", "structured_pairs",
+]  # fmt: skip

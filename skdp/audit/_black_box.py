@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp._docstrings import shared_texts
 from skdp.audit._statistical import (
     Bound,
     auc_mu_bound,
@@ -38,11 +39,12 @@ from skdp.audit._statistical import (
     smallest_caught,
     warn_of_long,
 )
-from skdp.base import check_integer
+from skdp.parameters import FRACTION, check_integer, check_parameter
 
 Mechanism = Callable[[Any, np.random.Generator], Any]
 
 
+@shared_texts
 @dataclass(frozen=True)
 class LowerBound:
     """Lower bounds on the privacy loss of a mechanism, proved by runs on neighbouring tables.
@@ -77,10 +79,6 @@ class LowerBound:
         ----------
         epsilon, mu : float, default=None
             The claim; None claims nothing.
-
-        Returns
-        -------
-        refuted : bool
         """
         wrong = epsilon is not None and self.epsilon > epsilon
         if epsilon is not None and epsilon <= self.epsilon_at:  # it would hold there, too
@@ -116,6 +114,7 @@ def outputs_of(
     return outputs
 
 
+@shared_texts
 def bound_from_outputs(
     first: Sequence[Any],
     second: Sequence[Any],
@@ -137,10 +136,6 @@ def bound_from_outputs(
         The claimed delta, at which epsilon is bounded.
     confidence : float, default=0.999
         In (0, 1): probability that all bounds hold.
-
-    Returns
-    -------
-    bound : LowerBound
 
     Raises
     ------
@@ -172,8 +167,7 @@ def bound_from_outputs(
     n = len(first)
     if n != len(second) or n < 100:
         raise ValueError("first and second must hold as many outputs, at least 100 each")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must be a number in (0, 1), got {confidence!r}")
+    check_parameter(confidence, "confidence", FRACTION)
     a, b = [numbers_of(output) for output in first], [numbers_of(output) for output in second]
     warn_of_long([*a, *b])
     learn, choose = n // 4, n // 2 - n // 4
@@ -196,6 +190,7 @@ def bound_from_outputs(
     )
 
 
+@shared_texts
 def black_box_bound(
     mechanism: Mechanism,
     table: Any,
@@ -224,10 +219,6 @@ def black_box_bound(
         Probability that the bounds hold.
     random_state : int or None, default=None
         Seeds `rng`.
-
-    Returns
-    -------
-    bound : LowerBound
 
     Raises
     ------
@@ -415,6 +406,7 @@ def _mutated(pair: Pair, rng: np.random.Generator) -> Pair:
     return table, neighbour
 
 
+@shared_texts
 def find_violation(
     mechanism: Mechanism,
     pairs: Iterable[tuple[Any, Any]],
@@ -452,12 +444,9 @@ def find_violation(
     confidence : float, default=0.999
         Probability that a true claim is not refuted, over all pairs.
     random_state : int or None, default=None
+        Seeds `rng`.
     worse : callable or None, default=None
         ``worse(pair) -> float``, larger for worse pairs. It replaces the first runs.
-
-    Returns
-    -------
-    search : Search
 
     Raises
     ------

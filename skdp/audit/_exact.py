@@ -12,9 +12,11 @@ from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from skdp._docstrings import shared_texts
 from skdp.loss.conversions import check_delta
 
 
+@shared_texts
 class EnumeratedChoices:
     """The generator that a mechanism draws from, while all of its outcomes are enumerated.
 
@@ -39,10 +41,6 @@ class EnumeratedChoices:
         ----------
         probabilities : sequence of Fraction or int
             Weights; they need not add up to one.
-
-        Returns
-        -------
-        index : int
         """
         weights = [Fraction(p) for p in probabilities]
         total = sum(weights, start=Fraction(0))
@@ -60,10 +58,6 @@ class EnumeratedChoices:
         Parameters
         ----------
         p : Fraction or float
-
-        Returns
-        -------
-        heads : bool
         """
         return self.choice_of([1 - Fraction(p), Fraction(p)]) == 1
 
@@ -74,15 +68,12 @@ class EnumeratedChoices:
         ----------
         low, high : int
             From low to high - 1; with one argument from 0 to low - 1.
-
-        Returns
-        -------
-        drawn : int
         """
         start, stop = (0, low) if high is None else (low, high)
         return start + self.choice_of([1] * (stop - start))
 
 
+@shared_texts
 def exact_distribution(
     mechanism: Callable[[Any, Any], Hashable], table: Any, *, max_paths: int = 100_000
 ) -> dict[Hashable, Fraction]:
@@ -96,10 +87,6 @@ def exact_distribution(
     table : object
     max_paths : int, default=100_000
         The largest number of sequences of outcomes to follow.
-
-    Returns
-    -------
-    probabilities : dict of output to Fraction
 
     Raises
     ------

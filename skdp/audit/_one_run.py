@@ -40,9 +40,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from skdp.base import check_integer
+from skdp._docstrings import shared_texts
+from skdp.loss.conversions import check_delta, largest
+from skdp.parameters import FRACTION, check_integer, check_parameter
 
-_STEPS = 60  # of a bisection
 _LARGEST = 60.0  # epsilon and mu beyond which nothing is claimed
 
 
@@ -86,17 +87,6 @@ def _mass(tail: float, v: int, r: int, m: int, inverse: Callable[[float], float]
     return total
 
 
-def _inverse_pure(epsilon: float, delta: float) -> Callable[[float], float]:
-    """Return the least level at which (epsilon, delta) allows a power."""
-    small, large = math.exp(-epsilon), math.exp(epsilon)
-    return lambda y: max(0.0, (y - delta) * small, 1.0 - delta - large * (1.0 - y))
-
-
-def _inverse_gaussian(mu: float) -> Callable[[float], float]:
-    """Return the least level at which mu-GDP allows a power."""
-    return lambda y: float(special.ndtr(special.ndtri(y) - mu))
-
-
 def _steinke(epsilon: float, delta: float, v: int, r: int, m: int) -> float:
     """Return the bound of Theorem 5.2 on P[W >= v]."""
     q = 1.0 / (1.0 + math.exp(-epsilon))
@@ -108,19 +98,13 @@ def _steinke(epsilon: float, delta: float, v: int, r: int, m: int) -> float:
 
 
 def _largest_refuted(refuted: Callable[[float], bool]) -> float:
-    """Return the largest claim that is refuted, to bisection, or 0."""
-    low, high = 0.0, _LARGEST
-    if not refuted(low):
+    """Return the largest claim that is refuted, or 0."""
+    if not refuted(0.0):
         return 0.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if refuted(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+    return largest(lambda claim: claim <= _LARGEST and refuted(claim), 1.0)
 
 
+@shared_texts
 def bound_from_guesses(
     n_correct: int, n_guesses: int, n_canaries: int, *, delta: float = 0.0, confidence: float = 0.95
 ) -> OneRunBound:
@@ -135,10 +119,6 @@ def bound_from_guesses(
         The delta at which epsilon is bounded.
     confidence : float, default=0.95
         In (0, 1): probability that both bounds hold.
-
-    Returns
-    -------
-    bound : OneRunBound
 
     Raises
     ------
@@ -157,16 +137,24 @@ def bound_from_guesses(
     v = check_integer(n_correct, "n_correct", low=0)
     if not v <= r <= m:
         raise ValueError("n_correct must be at most n_guesses, and that at most n_canaries")
-    if not 0.0 < confidence < 1.0 or not 0.0 <= delta < 1.0:
-        raise ValueError("confidence must be in (0, 1) and delta in [0, 1)")
+    check_parameter(confidence, "confidence", FRACTION)
+    check_delta(delta)
     alpha = (1.0 - confidence) / 2
 
+    # `level` is the least level at which the claim allows a power.
     def epsilon_refuted(epsilon: float) -> bool:
-        by_curve = _mass(alpha, v, r, m, _inverse_pure(epsilon, delta)) > 1.0
-        return by_curve or _steinke(epsilon, delta, v, r, m) < alpha
+        small, large = math.exp(-epsilon), math.exp(epsilon)
+
+        def level(power: float) -> float:
+            return max(0.0, (power - delta) * small, 1.0 - delta - large * (1.0 - power))
+
+        return _mass(alpha, v, r, m, level) > 1.0 or _steinke(epsilon, delta, v, r, m) < alpha
 
     def mu_refuted(mu: float) -> bool:
-        return _mass(alpha, v, r, m, _inverse_gaussian(mu)) > 1.0
+        def level(power: float) -> float:
+            return float(special.ndtr(special.ndtri(power) - mu))
+
+        return _mass(alpha, v, r, m, level) > 1.0
 
     return OneRunBound(
         epsilon=_largest_refuted(epsilon_refuted),
@@ -179,6 +167,7 @@ def bound_from_guesses(
     )
 
 
+@shared_texts
 def one_run_audit(
     mechanism: Callable[[Any, np.random.Generator], Any],
     table_of: Callable[[NDArray[np.bool_]], Any],
@@ -210,10 +199,6 @@ def one_run_audit(
         Probability that the bounds hold.
     random_state : int or None, default=None
         Seeds the coins and `rng`.
-
-    Returns
-    -------
-    bound : OneRunBound
 
     Raises
     ------

@@ -18,9 +18,10 @@ noise away.
 
 References
 ----------
-Jagielski, Ullman & Oprea 2020, "Auditing differentially private machine learning", section 4.
+Jagielski, Ullman & Oprea 2020, "Auditing differentially private machine learning", section 4
+(lower bounds on epsilon by Clopper-Pearson intervals).
 
-Dong, Roth & Su 2022, "Gaussian differential privacy", Definition 2.1.
+Dong, Roth & Su 2022, "Gaussian differential privacy", Definition 2.1 (trade-off curves).
 
 Hoeffding 1956, "On the distribution of the number of successes in independent trials".
 
@@ -53,12 +54,13 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from skdp._config import config_context
-from skdp.base import PrivateMixin, check_integer
+from skdp._docstrings import shared_texts
+from skdp.base import PrivateMixin
 from skdp.base.context import allowed_delta
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.budget import StandInBudget
 from skdp.loss.conversions import smallest
-from skdp.parameters import columns_of
+from skdp.parameters import FRACTION, check_integer, check_parameter, columns_of
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,7 @@ def _collect(
     return statistics
 
 
+@shared_texts
 def audit(
     estimator: Any,
     X: ArrayLike,
@@ -238,10 +241,6 @@ def audit(
         None: noise comes from the operating system. An int seeds every run differently, so that an
         audit of skdp's estimators can be repeated.
 
-    Returns
-    -------
-    result : AuditResult
-
     Raises
     ------
     TypeError, ValueError
@@ -285,8 +284,7 @@ def audit(
     True
     """
     n = check_integer(n_runs, "n_runs", low=20)
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must be a number in (0, 1), got {confidence!r}")
+    check_parameter(confidence, "confidence", FRACTION)
     subject = subject_of(estimator, seed=random_state, only_unset=False)
     claim = _claim(subject.estimator, X, epsilon, delta)
     measured = attrgetter(statistic) if isinstance(statistic, str) else statistic

@@ -21,23 +21,26 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pkgutil
 import random
 import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from importlib import import_module
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp._docstrings import shared_texts
 from skdp.audit._statistical import Subject, fitted_clone, subject_of
 from skdp.budget import exact
 from skdp.core.transcript import Transcript, record, replay
 from skdp.exceptions import PrivacyLeakError
+from skdp.parameters import rows_in
 
 # Distances in float norms carry rounding errors of a few units in the last place, relative to
 # entries that cancel in their difference; integer distances are compared exactly.
@@ -45,10 +48,6 @@ _TOLERANCE = 1e-9
 
 # Methods that are called on public rows after a fit, where the estimator has them.
 _OUTPUTS = ("predict", "transform", "predict_proba", "decision_function", "score_samples", "score")
-
-
-def _n_rows(X: Any) -> int:
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def _compare(a: Any, b: Any, path: str) -> None:
@@ -188,7 +187,7 @@ def replay_check(
     """
     subject = subject_of(estimator, seed=0)
     public_n = subject.adjacency == "replace_one" and groups is None
-    if public_n != (_n_rows(X) == _n_rows(X_other)):
+    if public_n != (rows_in(X) == rows_in(X_other)):
         raise ValueError(
             f"X_other must have {'as many' if public_n else 'more or fewer'} rows "
             f"{'as' if public_n else 'than'} X under {subject.adjacency!r}"
@@ -592,21 +591,6 @@ class _Call:
     released: Any
 
 
-def _holder(name: str) -> tuple[Any, str]:
-    """Return the module or class with the attribute of a dotted name, and its last part."""
-    head, _, last = name.rpartition(".")
-    parts = head.split(".")
-    for cut in range(len(parts), 0, -1):
-        try:
-            holder = import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[cut:]:
-            holder = getattr(holder, part)
-        return holder, last
-    raise ModuleNotFoundError(f"there is no module for {name!r}")
-
-
 def _distance(a: Any, b: Any) -> float:
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     return float(np.abs(x - y).sum()) if x.shape == y.shape else float("inf")
@@ -651,12 +635,11 @@ class _Transcript:
 
 @contextmanager
 def _wrapped(primitives: Sequence[Primitive], transcript: _Transcript) -> Iterator[None]:
-    undo = []
-    try:
+    with ExitStack() as stack:
         for primitive in primitives:
-            holder, last = _holder(primitive.name)
-            # As stored, not as bound: it is put back unchanged.
-            original = inspect.getattr_static(holder, last)
+            head, _, last = primitive.name.rpartition(".")
+            holder = pkgutil.resolve_name(head)
+            original = inspect.getattr_static(holder, last)  # as stored, not as bound
 
             @functools.wraps(original)
             def wrapper(
@@ -664,12 +647,8 @@ def _wrapped(primitives: Sequence[Primitive], transcript: _Transcript) -> Iterat
             ) -> Any:
                 return transcript.called(_of, _original, args, named)
 
-            undo.append((holder, last, original))
-            setattr(holder, last, wrapper)
+            stack.enter_context(mock.patch.object(holder, last, wrapper))
         yield
-    finally:
-        for holder, last, original in reversed(undo):
-            setattr(holder, last, original)
 
 
 @contextmanager
@@ -693,6 +672,7 @@ def _run(mechanism: Any, table: Any, seed: int) -> Any:
         return f"raised {type(error).__name__}: {error}"
 
 
+@shared_texts
 def replay_mechanism(
     mechanism: Callable[[Any, np.random.Generator], Any],
     table: Any,
@@ -714,10 +694,6 @@ def replay_mechanism(
         The functions with which the library adds noise.
     random_state : int, default=0
         Seeds `rng` and the global generators of numpy and Python on both tables.
-
-    Returns
-    -------
-    replayed : Replay
 
     Notes
     -----

@@ -14,20 +14,7 @@ from skdp.loss.composition import Conversion, compare_accountants, parallel_cost
 from skdp.loss.conversions import exact, gdp_delta, gdp_mu, guessing_chance, pure_mu, zcdp_delta
 
 __all__ = [
-    "Charge",
-    "Conversion",
-    "Cost",
-    "PrivacyBudget",
-    "PrivacyLoss",
-    "Reservation",
-    "ReservationRecord",
-    "compare_accountants",
-    "exact",
-    "gdp_delta",
-    "gdp_mu",
-    "guessing_chance",
-    "parallel_cost",
-    "plan_epsilon",
-    "pure_mu",
-    "zcdp_delta",
-]
+    "Charge", "Conversion", "Cost", "PrivacyBudget", "PrivacyLoss", "Reservation",
+    "ReservationRecord", "compare_accountants", "exact", "gdp_delta", "gdp_mu",
+    "guessing_chance", "parallel_cost", "plan_epsilon", "pure_mu", "zcdp_delta",
+]  # fmt: skip

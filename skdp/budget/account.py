@@ -67,41 +67,26 @@ def described(releases: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, An
 class Account:
     """A ledger and its accountant; `tokens` are those of reservations open here, oldest first."""
 
-    __slots__ = ("_plain", "accountant", "ledger", "note", "sealed", "terms", "tokens")
+    __slots__ = ("_plain", "accountant", "ledger", "note", "terms", "tokens")
 
     ledger: LedgerOperations  # set once it is open
 
     def __init__(self, terms: Terms, note: str = "") -> None:
-        self.terms, self.note, self.sealed = terms, note, False
+        self.terms, self.note = terms, note
         self.tokens: dict[str, None] = {}
         self.accountant = accountant_of(terms)
         self._plain = (0, Amount())  # the sum of plain prices up to the charge of this number
 
-    @contextlib.contextmanager
-    def noting_seal(self) -> Iterator[None]:
-        """Remember in `sealed`, for `repr`, whether the ledger was there."""
-        try:
-            yield
-            self.sealed = False
-        except SealedBudgetError:
-            self.sealed = True
-            raise
-
-    def sums(self) -> tuple[Amount, Amount]:
-        """Return what was charged, and what is set aside."""
-        with self.noting_seal():
-            return self.ledger.sums()
-
     @property
     def spent(self) -> PrivacyLoss:
         """The (epsilon, delta) of all charges, rounded up."""
-        return self.accountant.loss(self.plain() if self.accountant.stateful else self.sums()[0])
+        stateful = self.accountant.stateful
+        return self.accountant.loss(self.plain() if stateful else self.ledger.look().totals.charged)
 
     def plain(self) -> Amount:
         """Return the sum of the plain prices of all charges; only charges not seen yet are read."""
         counted, amount = self._plain
-        with self.noting_seal():
-            number, components = self.ledger.components(counted)
+        number, components = self.ledger.components(counted)
         if number < counted:  # an older copy of the ledger was put back
             self._plain = (0, Amount())
             return self.plain()
@@ -112,31 +97,24 @@ class Account:
     @property
     def remaining(self) -> PrivacyLoss:
         """The (epsilon, delta) of one more fit, or plan, that is neither spent nor set aside."""
-        return self.accountant.room(self._free().positive())
+        return self.remaining_at(self.ledger.look())
 
     def remaining_at(self, known: Known) -> PrivacyLoss:
-        """Return what remained when this process last saw the ledger."""
-        free = free_amount(self.accountant, self.terms, known.totals, known.taken)
-        return self.accountant.room(free.positive())
+        """Return what remained when this process saw the ledger."""
+        return self.accountant.room(self._free(known).positive())
 
-    def _free(self) -> Amount:
-        if self.accountant.planned:
-            with self.noting_seal():
-                return free_part(self.terms, self.ledger.taken())
-        charged, set_aside = self.sums()
-        return self.accountant.cap - charged - set_aside
+    def _free(self, known: Known) -> Amount:
+        return free_amount(self.accountant, self.terms, known.totals, known.taken)
 
     def fits(self, cost: Cost) -> int:
         """Return how many more charges of this price fit."""
-        tokens, planned = tuple(self.tokens), self.accountant.planned
+        tokens, cap = tuple(self.tokens), self.accountant.cap
         check_cost(cost)
-        with self.noting_seal():
-            if planned:
-                return self.ledger.planned(cost, tokens)
-            cap = self.accountant.cap
-            # With the cap as the price, all that own reservations hold counts as room.
-            room = self.ledger.room(cap, cap, tokens).positive()
-            charged = self.ledger.sums()[0]
+        if self.accountant.planned:
+            return self.ledger.planned(cost, tokens)
+        # With the cap as the price, all that own reservations hold counts as room.
+        room = self.ledger.room(cap, cap, tokens).positive()
+        charged = self.ledger.look().totals.charged
         count = 0
         while self.accountant.stateful and count < _COUNTED:
             price = self.accountant.price_at(cost, charged)
@@ -169,13 +147,12 @@ class Account:
     def check(self, cost: Cost) -> None:
         """Raise what :meth:`grant` would raise for this price; record nothing."""
         price_after, tokens = self._price(check_cost(cost)), tuple(self.tokens)
-        with self.noting_seal():
-            if price_after is None:
-                if not self.ledger.planned(cost, tokens):
-                    raise self.unplanned(cost)
-                return
-            price = price_after(self.ledger.sums()[0])
-            room = self.ledger.room(self.accountant.cap, price, tokens)
+        if price_after is None:
+            if not self.ledger.planned(cost, tokens):
+                raise self.unplanned(cost)
+            return
+        price = price_after(self.ledger.look().totals.charged)
+        room = self.ledger.room(self.accountant.cap, price, tokens)
         if not price.fits(room):
             raise self.exceeded(cost, room)
 
@@ -200,11 +177,9 @@ class Account:
                 filter(None, (self.note, _WHAT.get()[0], check_public(note, "note")))
             ),
         }
-        tokens, cap = tuple(self.tokens), self.accountant.cap
-        with self.noting_seal():
-            charge, room = self.ledger.record(
-                cost, price_after, cap, tokens, self.terms.adjacency, facts
-            )
+        charge, room = self.ledger.record(
+            cost, price_after, self.accountant.cap, tuple(self.tokens), self.terms.adjacency, facts
+        )
         if charge is not None:
             return charge
         if price_after is None:
@@ -214,26 +189,20 @@ class Account:
     def reserve(self, cost: Cost, note: str) -> tuple[int, str]:
         """Set a price aside; return the number of the reservation, and its token."""
         token = uuid.uuid4().hex  # secret: whoever has it draws from the reservation
-        prices, cap = self._prices(cost), self.accountant.cap
-        with self.noting_seal():
-            number, room = self.ledger.reserve(
-                cost, prices, cap, note, token, planned=self.accountant.planned
-            )
+        planned = self.accountant.planned
+        number, room = self.ledger.reserve(
+            cost, self._prices(cost), self.accountant.cap, note, token, planned=planned
+        )
         if not number:
-            raise self.exceeded(cost, self._free() if self.accountant.planned else room)
+            raise self.exceeded(cost, self._free(self.ledger.look()) if planned else room)
         self.tokens[token] = None
         return number, token
 
     def check_reserve(self, cost: Cost) -> None:
         """Raise what :meth:`reserve` would raise for this price; record nothing."""
-        prices, taken = self._prices(check_cost(cost)), set[int]()
-        if self.accountant.planned:
-            with self.noting_seal():
-                taken = self.ledger.taken()
-            room = free_part(self.terms, taken)
-        else:
-            room = self._free()
-        free = [price for i, price in enumerate(prices) if price and i not in taken]
+        prices, known = self._prices(check_cost(cost)), self.ledger.look()
+        room = self._free(known)
+        free = [price for i, price in enumerate(prices) if price and i not in known.taken]
         if not any(self.accountant.planned or price.fits(room) for price in free):
             raise self.exceeded(cost, room)
 
@@ -324,20 +293,15 @@ def plain_sum(accountant: Accountant, components: Mapping[str, int]) -> Amount:
     return sum(prices, Amount())
 
 
-def free_part(terms: Terms, taken: Collection[int]) -> Amount:
-    """Return the largest part of a budget of plans that no plan has taken; nothing if none is."""
-    free = [part for i, part in enumerate(terms.plans) if i not in taken]
-    epsilon, delta = max(free, default=(0.0, 0.0))
-    return Amount(exact(epsilon), exact(delta))
-
-
 def free_amount(
     accountant: Accountant, terms: Terms, totals: Totals, taken: Collection[int]
 ) -> Amount:
     """Return what is neither spent nor set aside: of plans, the largest part that is free."""
-    if accountant.planned:
-        return free_part(terms, taken)
-    return accountant.cap - totals.charged - totals.aside
+    if not accountant.planned:
+        return accountant.cap - totals.charged - totals.aside
+    free = [part for i, part in enumerate(terms.plans) if i not in taken]
+    epsilon, delta = max(free, default=(0.0, 0.0))
+    return Amount(exact(epsilon), exact(delta))
 
 
 class Reservation:

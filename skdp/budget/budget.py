@@ -6,6 +6,7 @@ and writes it to a ledger that every clone, thread, process and pickled copy sha
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime
 import json
@@ -20,6 +21,7 @@ from skdp.budget import ambient
 from skdp.budget.account import Account, Reservation, described
 from skdp.budget.ledger import Ledger
 from skdp.budget.opening import (
+    NAMES,
     Handle,
     checked_facts,
     checked_parts,
@@ -29,14 +31,15 @@ from skdp.budget.opening import (
     opened,
     path_of,
 )
-from skdp.budget.operations import Known, LedgerOperations, releases_json
+from skdp.budget.operations import LedgerOperations, releases_json
 from skdp.budget.reading import RowCounts, Statement, time_of_day, warn_of_delta, warn_unexpected
-from skdp.budget.schema import Terms
+from skdp.budget.schema import Terms, charge_of, reservation_of
 from skdp.budget.urls import check_public
 from skdp.exceptions import BudgetExceededError, LedgerError, PrivacyLeakError, SealedBudgetError
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord, check_plan, total
 from skdp.loss.composition import parts_cost
-from skdp.loss.conversions import Amount, check_delta, check_positive, exact, exact_shares
+from skdp.loss.conversions import check_delta, check_positive, exact, exact_shares
+from skdp.parameters import FLAG, check_parameter
 
 _GLANCE = 0.05  # seconds that repr waits for another process's transaction
 
@@ -53,9 +56,9 @@ def _short(value: float) -> str:
 
 def _unpickle(*values: Any) -> PrivacyBudget:
     """Return the live budget of this ledger, or connect to its file, or return a sealed one."""
-    *handle, tokens = values if len(values) > 8 else (*values, ())  # pickles of 0.1 have no tokens
-    note = handle.pop() if len(handle) > Handle.LENGTH else ""
-    budget = PrivacyBudget._attach(Handle.from_values(handle), note)
+    state = dict(zip((*NAMES, "note", "tokens"), values, strict=False))  # 0.1 wrote seven of them
+    note, tokens = state.pop("note", ""), state.pop("tokens", ())
+    budget = PrivacyBudget._attach(Handle.from_state(state), note)
     budget._account.tokens |= dict.fromkeys(tokens)
     return budget
 
@@ -206,9 +209,7 @@ class PrivacyBudget:
         facts = checked_facts(dataset, n_rows, terms)
         if stated := json.loads(facts.get("n_rows") or "[]"):
             warn_of_delta(type(self).__name__, terms.delta, max(stated))
-        if not isinstance(must_exist, bool):
-            raise TypeError(f"must_exist must be True or False, got {type(must_exist).__name__}.")
-        if must_exist and ledger is None:
+        if check_parameter(must_exist, "must_exist", FLAG) and ledger is None:
             raise ValueError("must_exist=True needs the path of a ledger; got ledger=None.")
         account = Account(terms, check_public(note, "note"))
         if ledger is None:
@@ -337,8 +338,8 @@ class PrivacyBudget:
     @property
     def sealed(self) -> bool:
         """Whether the ledger cannot be reached, so nothing can be charged."""
-        self._account.sealed = not self._ledger.present()
-        return self._account.sealed
+        self._ledger.sealed = not self._ledger.present()
+        return self._ledger.sealed
 
     @property
     def spent(self) -> PrivacyLoss:
@@ -356,50 +357,39 @@ class PrivacyBudget:
     @property
     def charges(self) -> list[Charge]:
         """Every charge, oldest first."""
-        with self._account.noting_seal():
-            return self._ledger.charges(self.adjacency)
+        return [charge_of(row, self.adjacency) for row in self._ledger.rows("charges")]
 
     @property
     def reservations(self) -> list[ReservationRecord]:
         """Every reservation, oldest first, open or not, with its note."""
-        with self._account.noting_seal():
-            return self._ledger.reservations()
+        return [reservation_of(row) for row in self._ledger.rows("reservations")]
 
     # -- what it amounts to, and what still fits -----------------------------------------------
 
     def _remaining_at_a_glance(self) -> str:
         """Return `remaining` for `repr`, which waits for nobody; "" where it would have to."""
-        ledger, account = self._ledger, copy.copy(self._account)
+        ledger = self._ledger
         if isinstance(ledger, Ledger):
-            if account.sealed:
+            if ledger.sealed:
                 return ""
-            account.ledger = quick = copy.copy(ledger)
-            quick.timeout = _GLANCE
+            ledger = copy.copy(ledger)
+            ledger.timeout = _GLANCE
         try:
-            loss, when = (account.remaining, "") if not ledger.remote else self._remaining_shown()
+            loss, when = self._remaining_shown(ledger)
         except (SealedBudgetError, LedgerError):
-            self._account.sealed = account.sealed
+            self._ledger.sealed = ledger.sealed
             return ""
         return f"({_short(loss.epsilon)}, {_short(loss.delta)}){when}"
 
-    def _remaining_shown(self) -> tuple[PrivacyLoss, str]:
+    def _remaining_shown(self, ledger: LedgerOperations | None = None) -> tuple[PrivacyLoss, str]:
         """Return what remains and, of a ledger on a server, when this process saw that."""
-        if not self._ledger.remote:
-            return self.remaining, ""
-        known = self._known()
-        return self._account.remaining_at(known), f" as of {time_of_day(known.when)}"
-
-    def _known(self) -> Known:
-        known = self._ledger.known()
-        if known is None:
-            raise LedgerError("This process has not seen the ledger yet: budget.remaining asks it.")
-        return known
+        known = (self._ledger if ledger is None else ledger).known()
+        when = f" as of {time_of_day(known.when)}" if self._ledger.remote else ""
+        return self._account.remaining_at(known), when
 
     def _statement(self, last: int | None = None) -> Statement:
-        account = self._account
-        with account.noting_seal():
-            contents = self._ledger.contents(last)
-        return Statement.of(contents, account.plain() if account.accountant.stateful else Amount())
+        plain = self._account.plain() if self._account.accountant.stateful else None
+        return self._ledger.read(lambda ledger: Statement.read(ledger, last, plain=plain))
 
     def curve(self, deltas: Iterable[float]) -> list[float]:
         """Return the epsilon of all charges so far at each delta, rounded up.
@@ -514,8 +504,8 @@ class PrivacyBudget:
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._ledger.share()
-        values = Handle.of(self._account).values(note=self._account.note)
-        return _unpickle, (*values, tuple(self._account.tokens))
+        handle, account = Handle.of(self._account), self._account
+        return _unpickle, (*handle.state().values(), account.note, tuple(account.tokens))
 
     def __getstate__(self) -> dict[str, Any]:
         # For formats without functions (skops), which set a state where pickle calls _unpickle.
@@ -536,13 +526,14 @@ class PrivacyBudget:
             text += f", remaining={remaining}"
         text += "" if self.unit is None else f", unit={self.unit!r}"
         text += "" if self.ledger is None else f", ledger={self.ledger!r}"
-        return f"PrivacyBudget({text}{', sealed' if self._account.sealed else ''})"
+        return f"PrivacyBudget({text}{', sealed' if self._ledger.sealed else ''})"
 
     def _repr_html_(self) -> str:
         from skdp.budget.reports.html import SHOWN, budget_html  # imported where it is shown
 
         try:
-            content: Any = self._known() if self._ledger.remote else self._statement(last=SHOWN)
+            remote = self._ledger.remote
+            content: Any = self._ledger.known() if remote else self._statement(last=SHOWN)
         except (SealedBudgetError, LedgerError) as error:
             content = str(error)
         return budget_html(self._terms, content, self.dataset, self.ledger)
@@ -645,9 +636,7 @@ class PrivacyBudget:
         releases : sequence of mapping
             Public facts about each release, as JSON can hold them.
         """
-        text = releases_json(described(releases))
-        with self._account.noting_seal():
-            self._ledger.describe(charge, text)
+        self._ledger.describe(charge, releases_json(described(releases)))
 
     # -- planning -----------------------------------------------------------------------------
 
@@ -844,8 +833,9 @@ class PrivacyBudget:
         SealedBudgetError, LedgerError
             If the ledger is gone, or cannot be read; if the copy cannot be written.
         """
-        with self._account.noting_seal():
-            self._ledger.backup(path_of(path))
+        target = path_of(path)
+        with contextlib.closing(self._ledger.snapshot()) as memory:
+            Ledger.write_copy(memory, self._ledger.path, target)
 
     def release_reservations(self) -> int:
         """Free all reservations, for example those of a process that was killed.
@@ -858,13 +848,13 @@ class PrivacyBudget:
         count : int
             How many reservations were open.
         """
-        with self._account.noting_seal():
-            return self._ledger.release(None)
+        return self._ledger.release(None)
 
 
 def _save_hash(hasher: Any, budget: PrivacyBudget) -> None:
     """Hash what never changes: no token, and without making a file of a ledger in memory."""
-    hasher.save_reduce(_unpickle, Handle.of(budget._account).values(), obj=budget)
+    values = tuple(Handle.of(budget._account).state().values())
+    hasher.save_reduce(_unpickle, values, obj=budget)
 
 
 # joblib's cache identifies an estimator by a hash that its pickler makes of the state.

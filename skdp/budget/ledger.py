@@ -411,12 +411,9 @@ class Ledger(LedgerOperations):
         _CHECKED.add((path, ledger.id))
         return ledger, dict(row)
 
-    def backup(self, path: str) -> None:
-        """Copy the ledger to `path`, marked as a copy of this one; see `PrivacyBudget.backup`."""
-        with contextlib.closing(schema.in_memory()) as memory:
-            with self._transaction(write=False, upgrade=False) as connection:
-                copy_all(connection, memory, self.timeout)
-            self.write_copy(memory, self.path, path)
+    def _copy_to(self, memory: sqlite3.Connection) -> None:
+        with self._transaction(write=False, upgrade=False) as connection:
+            copy_all(connection, memory, self.timeout)
 
     @classmethod
     def write_copy(cls, memory: sqlite3.Connection, source: str, path: str) -> None:

@@ -134,14 +134,8 @@ def turn_of_file(path: str, turn: Turn | None = None) -> Turn:
     return shared_turn(key, path)
 
 
-class _Forks(threading.local):
-    """The turns that this thread took for the forks it is in the middle of."""
-
-    def __init__(self) -> None:
-        self.taken: list[list[Turn]] = []
-
-
-_forks = _Forks()
+# Has as `taken` the turns that this thread took for the forks it is in the middle of.
+_forks = threading.local()
 
 
 def at_fork(before: Callable[[set[Turn]], None]) -> None:
@@ -151,7 +145,7 @@ def at_fork(before: Callable[[set[Turn]], None]) -> None:
 
 def _before_fork() -> None:
     taken: list[Turn] = []
-    _forks.taken.append(taken)
+    vars(_forks).setdefault("taken", []).append(taken)
     deadline = time.monotonic() + _FORK
     for reference in _ALL.valuerefs():  # in the same order in all threads
         turn = reference()
@@ -165,15 +159,15 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_parent() -> None:
-    if _forks.taken:
-        for turn in _forks.taken.pop():
+    if forks := getattr(_forks, "taken", None):
+        for turn in forks.pop():
             with contextlib.suppress(RuntimeError):  # it did not come in time
                 turn._lock.release()
 
 
 def _after_fork_in_child() -> None:
     global _forks
-    _forks = _Forks()
+    _forks = threading.local()
     for reference in _ALL.valuerefs():
         turn = reference()
         if turn is not None:
@@ -350,35 +344,24 @@ def _poll(file: int, deadline: float) -> bool:
 @contextlib.contextmanager
 def folder_locked(folder: str, timeout: float) -> Iterator[None]:
     """Hold a lock on a folder, so that of two new ledgers of one data set one is refused."""
-    with turn_of_file(folder).taken(timeout), _folder_file(folder) as file:
+    with turn_of_file(folder).taken(timeout), contextlib.ExitStack() as stack:
         deadline = time.monotonic() + timeout
-        while fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise Busy(
-                        f"The folder {folder} is locked by another process (waited {timeout:g} s)."
-                    ) from None
-                time.sleep(_PAUSE)
+        if fcntl is not None:
+            file, pid = os.open(folder, os.O_RDONLY | os.O_CLOEXEC), os.getpid()
+            # The lock of a child that was forked in the block is its parent's.
+            stack.callback(lambda: _unlock(file) if os.getpid() == pid else os.close(file))
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        raise Busy(
+                            f"The folder {folder} is locked by another process "
+                            f"(waited {timeout:g} s)."
+                        ) from None
+                    time.sleep(_PAUSE)
         yield
-
-
-@contextlib.contextmanager
-def _folder_file(folder: str) -> Iterator[int]:
-    """Open a folder, to be locked; unlock and close it at the end."""
-    if fcntl is None:
-        yield -1
-        return
-    file, pid = os.open(folder, os.O_RDONLY | os.O_CLOEXEC), os.getpid()
-    try:
-        yield file
-    finally:
-        if os.getpid() == pid:
-            with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_UN)
-        os.close(file)
 
 
 def network_file_system(path: str) -> str | None:

@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from skdp.budget import locks, schema
 from skdp.budget.account import Account
@@ -27,7 +27,7 @@ from skdp.budget.urls import check_path, check_public, check_text, is_url, norma
 from skdp.exceptions import LedgerError, SealedBudgetError
 from skdp.loss.accountants import ACCOUNTANTS
 from skdp.loss.conversions import check_delta, check_positive, exact
-from skdp.parameters import shown
+from skdp.parameters import check_parameter
 
 # --- what a user states ---------------------------------------------------------------------------
 
@@ -57,14 +57,6 @@ def ledger_path(ledger: object, must_exist: bool) -> str:
     return path
 
 
-def check_choice(value: object, name: str, allowed: Sequence[str]) -> str:
-    """Return one of the words that are allowed, or raise."""
-    if not isinstance(value, str) or value not in allowed:
-        words = ", ".join(map(repr, allowed))
-        raise ValueError(f"{name} must be one of {words}; got {shown(value)}.")
-    return value
-
-
 def check_n_rows(value: object) -> tuple[int, ...]:
     """Return the numbers of rows that a user states, sorted, without repetition."""
     message = "n_rows must be None, an integer of at least 1, or a list of such."
@@ -91,8 +83,8 @@ def checked_terms(
     terms = Terms(
         check_positive(epsilon, "epsilon"),
         check_delta(delta),
-        check_choice(adjacency, "adjacency", ("replace_one", "add_or_remove_one")),
-        check_choice(accountant, "accountant", tuple(ACCOUNTANTS)),
+        check_parameter(adjacency, "adjacency", "replace_one", "add_or_remove_one"),
+        check_parameter(accountant, "accountant", *ACCOUNTANTS),
         check_delta(separate_delta, "separate_delta"),
         unit=check_unit(unit),
     )
@@ -269,7 +261,8 @@ def _refuse_second(path: str, dataset: str) -> None:
 
 # --- pickles --------------------------------------------------------------------------------------
 
-_NAMES = (
+# In the order of the values in a pickle.
+NAMES = (
     *("path", "ledger_id", "epsilon", "delta", "adjacency", "accountant", "separate_delta"),
     *("temporary", "plans", "unit"),
 )
@@ -278,8 +271,6 @@ _NAMES = (
 @dataclass(frozen=True)
 class Handle:
     """The ledger and terms in a pickle; they never change, as joblib hashes estimators by them."""
-
-    LENGTH: ClassVar[int] = len(_NAMES)
 
     path: str
     ledger_id: str
@@ -293,32 +284,19 @@ class Handle:
         return cls(ledger.path, ledger.id, account.terms, ledger.temporary)
 
     @classmethod
-    def from_values(cls, values: Sequence[Any]) -> Handle:
-        """Return the handle of a pickle; those of 0.1 lack three values, others trailing ones."""
-        path, ledger_id, epsilon, delta, adjacency, accountant, separate_delta, *rest = values
-        defaults: list[Any] = [False, (), None]
-        temporary, plans, unit = rest + defaults[len(rest) :]
-        terms = Terms(epsilon, delta, adjacency, accountant, separate_delta, plans, unit)
-        return cls(path, ledger_id, terms, bool(temporary))
-
-    @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Handle:
         """Return the handle that has this state, or raise ValueError."""
-        if set(state) not in (set(_NAMES), set(_NAMES[:-1]), set(_NAMES[:-2])):
+        values = {"temporary": False, "plans": (), "unit": None, **state}  # 0.1 lacks these
+        if set(values) != set(NAMES):
             raise ValueError("This is not the state of a PrivacyBudget.")
-        return cls.from_values([state[name] for name in _NAMES if name in state])
-
-    def values(self, note: str = "") -> tuple[Any, ...]:
-        """Return what a pickle holds: no trailing values without content, and last any note."""
-        *terms, plans, unit = dataclasses.astuple(self.terms)
-        more: list[Any] = [plans, unit, note]
-        while more and not more[-1]:
-            more.pop()
-        return (self.path, self.ledger_id, *terms, self.temporary, *more)
+        path, ledger_id, temporary = (values.pop(n) for n in ("path", "ledger_id", "temporary"))
+        return cls(path, ledger_id, Terms(**values), bool(temporary))
 
     def state(self) -> dict[str, Any]:
-        """Return the same by name, for formats without functions."""
-        return dict(zip(_NAMES, self.values(), strict=False))
+        """Return what a pickle holds."""
+        own = {"path": self.path, "ledger_id": self.ledger_id, "temporary": self.temporary}
+        values = own | vars(self.terms)
+        return {name: values[name] for name in NAMES}
 
     def account(self, note: str = "") -> tuple[Account, Mapping[str, Any]]:
         """Return the account of this ledger, sealed if it is not there, and its row of facts."""
@@ -327,7 +305,7 @@ class Handle:
         try:
             stored = account.ledger.stated()
         except (LedgerError, SealedBudgetError):  # gone, another kind of file, or unreadable
-            account.sealed = True
+            account.ledger.sealed = True
             return account, {}
         # The file decides what the budget is, not the pickle.
         if differences(stored, self.terms, {}):
@@ -346,9 +324,7 @@ def snapshot(path: str | os.PathLike[str]) -> tuple[sqlite3.Connection, int]:
     it as a whole or not at all. Raises LedgerError if there is no ledger that can be read.
     """
     if is_url(path):
-        from skdp.budget import postgres
-
-        return postgres.snapshot(normal_url(str(path))), schema.FORMAT
+        return ledger_at(normal_url(str(path)), "").snapshot(), schema.FORMAT
     name = path_of(path)
     if not os.path.lexists(name):
         raise LedgerError(f"There is no ledger at {name}.")

@@ -12,17 +12,20 @@ import datetime
 import hashlib
 import json
 import os
+import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from skdp._version import __version__
 from skdp.budget import plans, schema
-from skdp.budget.schema import Contents, Totals, texts_of
+from skdp.budget.schema import Totals, texts_of
 from skdp.exceptions import SealedBudgetError
-from skdp.loss.charge import Charge, Cost, ReservationRecord
+from skdp.loss.charge import Charge, Cost
 from skdp.loss.conversions import Amount
+
+_Result = TypeVar("_Result")
 
 
 def timestamp() -> str:
@@ -54,7 +57,7 @@ def _hidden(token: str) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """What a process saw last of a ledger on a server; `taken` are the parts that plans have."""
+    """What a process saw of a ledger, and when; `taken` are the parts that plans have."""
 
     when: datetime.datetime
     totals: Totals
@@ -72,6 +75,7 @@ class LedgerOperations(abc.ABC):
     id: str
     temporary: bool = False
     remote: bool = False
+    sealed: bool = False  # whether it was gone when it was last used; `repr` says so
 
     @abc.abstractmethod
     def _transaction(self, write: bool) -> contextlib.AbstractContextManager[Any]:
@@ -82,32 +86,49 @@ class LedgerOperations(abc.ABC):
         """End a transaction; raise LedgerError unless what it wrote is durable."""
 
     @abc.abstractmethod
-    def backup(self, path: str) -> None:
-        """Copy the ledger to the file `path`, marked as a copy; see `PrivacyBudget.backup`."""
+    def _copy_to(self, memory: sqlite3.Connection) -> None:
+        """Copy the ledger, as of one moment, to an empty SQLite database."""
+
+    def snapshot(self) -> sqlite3.Connection:
+        """Return a copy in memory, as of one moment, as an SQLite ledger."""
+        memory = schema.in_memory()
+        try:
+            self._copy_to(memory)
+        except BaseException:
+            memory.close()
+            raise
+        return memory
 
     def share(self) -> None:  # noqa: B027  most ledgers can be reached by others
         """Let other processes charge it."""
 
-    def known(self) -> Known | None:
-        """Return what this process saw last of a ledger on a server, if it saw it at all."""
-        return None
+    @contextlib.contextmanager
+    def _use(self, write: bool = False) -> Iterator[Any]:
+        """Begin a transaction, and note whether the ledger is there."""
+        try:
+            with self._transaction(write) as connection:
+                yield connection
+            self.sealed = False
+        except SealedBudgetError:
+            self.sealed = True
+            raise
 
     def present(self) -> bool:
         """Whether the ledger is there and still the same one."""
         try:
-            with self._transaction(write=False):
+            with self._use():
                 return True
         except SealedBudgetError:
             return False
 
     def stated(self) -> dict[str, Any]:
         """Return the row of terms and facts."""
-        with self._transaction(write=False) as connection:
+        with self._use() as connection:
             return dict(connection.execute("SELECT * FROM ledger").fetchone())
 
     def state(self, facts: Mapping[str, Any]) -> None:
         """Write down facts that the ledger does not hold yet."""
-        with self._transaction(write=True) as connection:
+        with self._use(write=True) as connection:
             self._state(connection, facts)
             self._commit(connection)
 
@@ -117,53 +138,48 @@ class LedgerOperations(abc.ABC):
 
     # -- reading ------------------------------------------------------------------------------
 
-    def sums(self) -> tuple[Amount, Amount]:
-        """Return what was charged, and what is set aside."""
-        with self._transaction(write=False) as connection:
-            totals = Totals.read(connection)
-            return totals.charged, totals.aside
+    def look(self) -> Known:
+        """Return the totals, and the parts that plans have taken."""
+        with self._use() as connection:
+            taken = frozenset(plans.taken(connection))
+            return Known(datetime.datetime.now(datetime.UTC), Totals.read(connection), taken)
+
+    def known(self) -> Known:
+        """Return the same; of a ledger on a server, what this process saw last."""
+        return self.look()
 
     def room(self, cap: Amount, price: Amount, tokens: Sequence[str]) -> Amount:
         """Return the room for a charge of this price by a holder of these tokens."""
-        with self._transaction(write=False) as connection:
+        with self._use() as connection:
             totals = Totals.read(connection)
             reserved = self._open_to(connection, tokens)
         mine = sum((unused for _, unused in reserved), Amount())
         return cap - totals.charged - totals.aside + mine.overlap(price)
 
-    def contents(self, last: int | None = None) -> Contents:
-        """Return what the ledger holds as of one moment, or its last rows."""
-        with self._transaction(write=False) as connection:
-            return Contents.read(connection, last)
+    def read(self, function: Callable[[Any], _Result]) -> _Result:
+        """Return what a function reads in one transaction."""
+        with self._use() as connection:
+            return function(connection)
 
     def components(self, after: int) -> tuple[int, Mapping[str, int]]:
         """Return the number of the last charge, and the components of charges after another."""
-        with self._transaction(write=False) as connection:
+        with self._use() as connection:
             rows = connection.execute("SELECT components FROM charges WHERE number > ?", (after,))
             counts = Counter(row[0] for row in rows.fetchall())
             return Totals.read(connection).charges, counts
 
-    def taken(self) -> set[int]:
-        """Return the parts of the budget that plans have taken."""
-        with self._transaction(write=False) as connection:
-            return plans.taken(connection)
-
     def planned(self, cost: Cost, tokens: Sequence[str]) -> int:
         """Return how many charges of this price the plans still hold for these tokens."""
-        with self._transaction(write=False) as connection:
+        with self._use() as connection:
             return plans.fits(connection, cost, [_hidden(token) for token in tokens])
 
-    def charges(self, adjacency: str) -> list[Charge]:
-        """Return every charge, oldest first."""
-        with self._transaction(write=False) as connection:
-            rows = connection.execute("SELECT * FROM charges ORDER BY number").fetchall()
-            return [schema.charge_of(row, adjacency) for row in rows]
-
-    def reservations(self) -> list[ReservationRecord]:
-        """Return every reservation, oldest first."""
-        with self._transaction(write=False) as connection:
-            rows = connection.execute("SELECT * FROM reservations ORDER BY number").fetchall()
-            return [schema.reservation_of(row) for row in rows]
+    def rows(self, table: str) -> list[Any]:
+        """Return all charges or reservations, oldest first."""
+        with self._use() as connection:
+            rows: list[Any] = connection.execute(
+                f"SELECT * FROM {table} ORDER BY number"
+            ).fetchall()
+            return rows
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -182,7 +198,7 @@ class LedgerOperations(abc.ABC):
         what is free. `price_after` gives its price after what was charged. If None, the charge
         draws from a plan, and the first draw pays for the whole plan.
         """
-        with self._transaction(write=True) as connection:
+        with self._use(write=True) as connection:
             totals = Totals.read(connection)
             free = cap - totals.charged - totals.aside
             number, drawn = totals.charges + 1, Amount()
@@ -215,7 +231,7 @@ class LedgerOperations(abc.ABC):
 
     def describe(self, charge: Charge, releases: str) -> None:
         """Write down what a charge released, unless that was done; its price does not change."""
-        with self._transaction(write=True) as connection:
+        with self._use(write=True) as connection:
             # The number alone may be that of another charge, where an older copy was put back.
             connection.execute(
                 "UPDATE charges SET releases = ?"
@@ -239,7 +255,7 @@ class LedgerOperations(abc.ABC):
         There is one price, or one for each part of a budget of plans (None where the plan is too
         large for the part): the first free part that holds the plan is taken.
         """
-        with self._transaction(write=True) as connection:
+        with self._use(write=True) as connection:
             totals = Totals.read(connection)
             free = cap - totals.charged - totals.aside
             taken = plans.taken(connection)
@@ -265,7 +281,7 @@ class LedgerOperations(abc.ABC):
         """Free what is unused of one reservation, or of all open ones; return how many."""
         values = [] if number is None else [number]
         where = "WHERE closed IS NULL" + " AND number = ?" * len(values)
-        with self._transaction(write=True) as connection:
+        with self._use(write=True) as connection:
             totals = Totals.read(connection)
             rows = connection.execute(
                 f"SELECT unused_main, unused_apart FROM reservations {where}", values

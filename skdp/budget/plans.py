@@ -76,10 +76,8 @@ def taken(connection: sqlite3.Connection) -> set[int]:
 def write(connection: sqlite3.Connection, number: int, part: int, cost: Cost) -> None:
     """Write the plan of a new reservation."""
     connection.execute("INSERT INTO plans VALUES (?, ?, 0)", (number, part))
-    connection.executemany(
-        "INSERT INTO items VALUES (?, ?, ?, ?)",
-        [(number, kind, times, times) for kind, times in kinds(cost).items()],
-    )
+    for kind, times in kinds(cost).items():
+        connection.execute("INSERT INTO items VALUES (?, ?, ?, ?)", (number, kind, times, times))
 
 
 def _open_to(connection: sqlite3.Connection, tokens: Sequence[str]) -> list[sqlite3.Row]:

@@ -48,10 +48,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import Any
 
 from skdp.budget import locks, plans, schema
-from skdp.budget.ledger import Ledger
 from skdp.budget.operations import Known, LedgerOperations, timestamp
 from skdp.budget.schema import Terms
 from skdp.budget.urls import NAME, parts_of, secrets_of
@@ -198,25 +198,13 @@ class Silence(Exception):
     """No answer came before the deadline, so the connection was dropped."""
 
 
-def here() -> bool:
-    """Whether this thread serves a connection: only a destructor can want another one there."""
-    return threading.current_thread().name == _THREAD
-
-
-class _Answer:
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-
 class Line:
     """A connection to a server (made by `connect`), and the thread that alone uses it."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self.pid = os.getpid()
         self._connect = connect
-        self._calls = queue.SimpleQueue[tuple[Callable[[Any], Any], _Answer] | None]()
+        self._calls = queue.SimpleQueue[tuple[Callable[[Any], Any], Future[Any]] | None]()
         self._dropped = False
         self._raw: Any = None
         self._socket: socket.socket | None = None
@@ -233,10 +221,9 @@ class Line:
         while not self._dropped and (task := self._calls.get()) is not None:
             call, answer = task
             try:
-                answer.result = call(self._raw)
+                answer.set_result(call(self._raw))
             except BaseException as error:  # noqa: BLE001  for the thread that waits
-                answer.error = error
-            answer.done.set()
+                answer.set_exception(error)
             del task, call, answer  # a result may be large
         with contextlib.suppress(Exception):
             if self._raw is not None:
@@ -244,7 +231,8 @@ class Line:
         if self._socket is not None:
             self._socket.close()
 
-    def _open(self, _: Any) -> None:
+    def open(self, _: Any) -> None:
+        """Connect."""
         raw = self._connect()
         # A second descriptor of the same socket: the driver may close its own at any time, and the
         # number of a closed one may be somebody else's by the time that it is shut down.
@@ -252,10 +240,6 @@ class Line:
         self._raw = raw
 
     # -- in other threads ---------------------------------------------------------------------
-
-    def open(self, timeout: float) -> BaseException | None:
-        """Connect; return why that failed, if it did."""
-        return self.ask(self._open, timeout)[1]
 
     def ask(self, call: Callable[[Any], Any], timeout: float) -> tuple[Any, BaseException | None]:
         """Return what `call` returns for the connection, and the error that it raised if it did.
@@ -265,19 +249,20 @@ class Line:
         """
         if not self.mine():
             return None, Silence("this connection was dropped")
-        answer, until = _Answer(), time.monotonic() + timeout
+        answer, until = Future[Any](), time.monotonic() + timeout
         try:
             self._calls.put((call, answer))
-            while not answer.done.wait(min(max(until - time.monotonic(), 0.0), _SLICE)):
+            while not wait([answer], min(max(until - time.monotonic(), 0.0), _SLICE)).done:
                 if time.monotonic() >= until:
                     break
         except BaseException:  # Ctrl-C, or a signal handler that raises
             self.drop()
             raise
-        if not answer.done.is_set():
+        if not answer.done():
             self.drop()
             return None, Silence(f"no answer within {max(timeout, 0.0):.3g} s")
-        return answer.result, answer.error
+        error = answer.exception()
+        return (answer.result(), None) if error is None else (None, error)
 
     def mine(self) -> bool:
         """Whether it was made by this process and not dropped."""
@@ -392,18 +377,6 @@ class _Statements:
                 pass
             return cursor
 
-        return self._ask(call, timeout)
-
-    def executemany(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement for each row of values."""
-
-        def call(raw: Any) -> None:
-            with raw.cursor() as cursor:
-                cursor.executemany(statement.replace("?", "%s"), rows)
-
-        self._ask(call, None)
-
-    def _ask(self, call: Callable[[Any], Any], timeout: float | None) -> Any:
         seconds = self._answer if timeout is None else timeout
         result, error = self.line.ask(call, min(self._until - time.monotonic(), seconds))
         if error is not None:
@@ -617,14 +590,20 @@ class PostgresLedger(LedgerOperations):
             connection.execute(_register(self.name, self.id, facts["dataset"]))
         super()._state(connection, facts)
 
-    def known(self) -> Known | None:
+    def known(self) -> Known:
         """Return what this process saw last of the ledger."""
-        return _KNOWN.get((self.path, self.id))
+        if known := _KNOWN.get((self.path, self.id)):
+            return known
+        raise LedgerError("This process has not seen the ledger yet: budget.remaining asks it.")
 
-    def backup(self, path: str) -> None:
-        """Copy the ledger to an SQLite file, marked as a copy of this one."""
-        with contextlib.closing(snapshot(self.path)) as memory:
-            Ledger.write_copy(memory, self.path, path)
+    def _copy_to(self, memory: sqlite3.Connection) -> None:
+        with self._transaction(write=False) as connection:
+            memory.executescript(schema.HEAD + schema.SCHEMA + "DELETE FROM totals;" + _HOST)
+            for table in _TABLES:
+                names = [row[1] for row in memory.execute(f"PRAGMA table_info({table})")]
+                marks = ", ".join("?" * len(names))
+                rows = connection.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall()
+                memory.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
     def present(self) -> bool:
         """Whether the ledger can be reached, and is still the same one."""
@@ -666,7 +645,7 @@ class PostgresLedger(LedgerOperations):
                 "Nothing was charged or released."
             ) from None
         _OPEN[self.path] = (os.getpid(), line)
-        error = line.open(min(float(_CONNECT * addresses), timeout))
+        _, error = line.ask(line.open, min(float(_CONNECT * addresses), timeout))
         if error is not None:
             line.drop()
             if not isinstance(error, Silence | psycopg.Error) and isinstance(error, Exception):
@@ -703,7 +682,8 @@ class PostgresLedger(LedgerOperations):
     def _begun(self, isolation: str, *, ledger_exists: bool = True) -> Iterator[_Statements]:
         """Begin a transaction; roll it back at the end if it is still open."""
         _psycopg()
-        if here():
+        # In a thread that serves a connection, only a destructor can want another one.
+        if threading.current_thread().name == _THREAD:
             raise LedgerError(
                 f"The ledger {self.path} cannot be used by a destructor that interrupts another "
                 "use of a ledger. Nothing was charged or released."
@@ -833,24 +813,6 @@ class PostgresLedger(LedgerOperations):
             row = {**row, "client_key": self._key}
         number: int = schema.insert(connection, table, row, " RETURNING number").fetchone()[0]
         return number
-
-
-def snapshot(path: str) -> sqlite3.Connection:
-    """Return a copy, as of one moment, as an SQLite ledger in memory."""
-    ledger = PostgresLedger(path, "")
-    memory = schema.in_memory()
-    try:
-        with ledger._transaction(write=False) as connection:
-            memory.executescript(schema.HEAD + schema.SCHEMA + "DELETE FROM totals;" + _HOST)
-            for table in _TABLES:
-                names = [row[1] for row in memory.execute(f"PRAGMA table_info({table})")]
-                marks = ", ".join("?" * len(names))
-                rows = connection.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall()
-                memory.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
-    except BaseException:
-        memory.close()
-        raise
-    return memory
 
 
 def _close_all() -> None:

@@ -1,19 +1,23 @@
-"""The total of a ledger, and public numbers of rows."""
+"""What a ledger holds as of one moment, and public numbers of rows."""
 
 from __future__ import annotations
 
 import datetime
 import math
 import os
+import sqlite3
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
-from skdp.budget.account import accountant_of, free_amount
-from skdp.budget.schema import Contents
+from skdp.budget import plans
+from skdp.budget.account import accountant_of, free_amount, plain_sum
+from skdp.budget.schema import Terms, Totals, amount_of, charge_of, cost_of, reservation_of
 from skdp.exceptions import LargeDeltaWarning, PublicRowCountWarning, outside_level
 from skdp.loss.accountants import Accountant, plan_epsilon
-from skdp.loss.charge import PrivacyLoss
+from skdp.loss.charge import Charge, PrivacyLoss, ReservationRecord
 from skdp.loss.conversions import Amount, exact, round_up
 
 
@@ -101,30 +105,79 @@ def warn_of_delta(name: str, delta: float, n_rows: int) -> None:
 # --- statements -----------------------------------------------------------------------------------
 
 
+_EVERY = 2**62  # rows: no limit
+
+
 @dataclass(frozen=True)
 class Statement:
-    """What a ledger holds as of one moment; `charged` is the sum of all plain prices."""
+    """What a ledger holds as of one moment: all of it, or the latest rows alone."""
 
-    contents: Contents
+    facts: Mapping[str, Any]
+    terms: Terms
+    totals: Totals
+    charges: tuple[Charge, ...]
+    paid: tuple[Amount, ...]  # what each charge added to the sums
+    reservations: tuple[ReservationRecord, ...]
+    plans: tuple[plans.Plan, ...]
     accountant: Accountant
-    charged: Amount
-    spent: PrivacyLoss
-    remaining: PrivacyLoss
+    charged: Amount  # the sum of all plain prices
 
     @classmethod
-    def of(cls, contents: Contents, plain: Amount) -> Statement:
-        """Return the statement of contents whose plain prices sum to `plain` (see `Account`)."""
-        terms, totals = contents.terms, contents.totals
+    def read(
+        cls,
+        connection: sqlite3.Connection,
+        last: int | None = None,
+        before: int | None = None,
+        plain: Amount | None = None,
+    ) -> Statement:
+        """Read all, or the `last` rows; of charges, only those with a number below `before`.
+
+        `plain` is the sum of all plain prices, where it is known (see `Account.plain`).
+        """
+        facts = dict(connection.execute("SELECT * FROM ledger").fetchone())
+        terms, totals = Terms.of(facts), Totals.read(connection)
+        end = totals.charges + 1 if before is None else before
+        limit = _EVERY if last is None else last
+        charges = connection.execute(
+            "SELECT * FROM charges WHERE number >= ? AND number < ? ORDER BY number",
+            (end - limit, end),
+        ).fetchall()
+        reservations = connection.execute(
+            "SELECT * FROM reservations ORDER BY number DESC LIMIT ?", (limit,)
+        ).fetchall()
         accountant = accountant_of(terms)
-        taken = {plan.part for plan in contents.plans if plan.taken}
-        free = free_amount(accountant, terms, totals, taken)
-        charged = plain if accountant.stateful else totals.charged
-        loss, room = accountant.loss(charged), accountant.room(free.positive())
-        return cls(contents, accountant, charged, loss, room)
+        if plain is None and accountant.stateful:
+            rows = connection.execute(
+                "SELECT components, COUNT(*) FROM charges GROUP BY components"
+            )
+            plain = plain_sum(accountant, dict(rows.fetchall()))
+        return cls(
+            facts,
+            terms,
+            totals,
+            tuple(charge_of(row, terms.adjacency) for row in charges),
+            tuple(amount_of(row["main"], row["apart"]) for row in charges),
+            tuple(reservation_of(row) for row in reversed(reservations)),
+            plans.read(connection, cost_of, every=last is None),
+            accountant,
+            totals.charged if plain is None else plain,
+        )
+
+    @property
+    def spent(self) -> PrivacyLoss:
+        """The (epsilon, delta) of all charges, rounded up."""
+        return self.accountant.loss(self.charged)
+
+    @property
+    def remaining(self) -> PrivacyLoss:
+        """The (epsilon, delta) of one more fit, or plan."""
+        taken = {plan.part for plan in self.plans if plan.taken}
+        free = free_amount(self.accountant, self.terms, self.totals, taken)
+        return self.accountant.room(free.positive())
 
     def history(self) -> list[tuple[datetime.datetime, PrivacyLoss]]:
         """Return what was spent after charges, at most 200 of them and the last, with its time."""
-        charges, accountant, paid = self.contents.charges, self.accountant, self.contents.paid
+        charges, accountant, paid = self.charges, self.accountant, self.paid
         if accountant.stateful:
             paid = tuple(accountant.price(charge.cost) for charge in charges)
         stride = max(len(charges) // 200, 1)
@@ -140,8 +193,8 @@ class Statement:
         if not self.accountant.planned:
             return self.accountant.epsilon_at(self.charged, delta)
         # Plans share the delta as their own deltas are to each other: any shares are valid.
-        drawn = [plan for plan in self.contents.plans if plan.drawn]
-        deltas = [self.contents.terms.plans[plan.part][1] for plan in drawn]
+        drawn = [plan for plan in self.plans if plan.drawn]
+        deltas = [self.terms.plans[plan.part][1] for plan in drawn]
         total = Fraction(0)
         for plan, own_delta in zip(drawn, deltas, strict=True):
             part = delta * (1 - 1e-9) * own_delta / sum(deltas)

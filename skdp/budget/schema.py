@@ -68,7 +68,6 @@ _FROM_2 = "ALTER TABLE ledger ADD COLUMN plans TEXT;" + plans.TABLES
 # Whatever was charged before was for one row.
 _FROM_3 = "ALTER TABLE ledger ADD COLUMN unit TEXT;"
 
-_EVERY = 2**62  # rows: no limit
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 _DIGITS = 4_000  # of an amount; the sum of squares of the smallest floats has 2,200
 # Sums of decimals in this context are exact, or raise.
@@ -190,45 +189,6 @@ class Totals:
             "UPDATE totals SET charges = ?, charged_main = ?, charged_apart = ?,"
             " aside_main = ?, aside_apart = ?",
             (self.charges, *texts_of(self.charged), *texts_of(self.aside)),
-        )
-
-
-@dataclass(frozen=True)
-class Contents:
-    """What a ledger holds, as of one moment: all of it, or the latest rows alone."""
-
-    facts: Mapping[str, Any]
-    terms: Terms
-    totals: Totals
-    charges: tuple[Charge, ...]
-    paid: tuple[Amount, ...]  # what each charge added to the sums
-    reservations: tuple[ReservationRecord, ...]
-    plans: tuple[plans.Plan, ...]
-
-    @classmethod
-    def read(
-        cls, connection: sqlite3.Connection, last: int | None = None, before: int | None = None
-    ) -> Contents:
-        """Read all, or the `last` rows; of charges, only those with a number below `before`."""
-        facts = dict(connection.execute("SELECT * FROM ledger").fetchone())
-        totals = Totals.read(connection)
-        end = totals.charges + 1 if before is None else before
-        limit = _EVERY if last is None else last
-        charges = connection.execute(
-            "SELECT * FROM charges WHERE number >= ? AND number < ? ORDER BY number",
-            (end - limit, end),
-        ).fetchall()
-        reservations = connection.execute(
-            "SELECT * FROM reservations ORDER BY number DESC LIMIT ?", (limit,)
-        ).fetchall()
-        return cls(
-            facts,
-            Terms.of(facts),
-            totals,
-            tuple(charge_of(row, facts["adjacency"]) for row in charges),
-            tuple(amount_of(row["main"], row["apart"]) for row in charges),
-            tuple(reservation_of(row) for row in reversed(reservations)),
-            plans.read(connection, cost_of, every=last is None),
         )
 
 

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from skdp.budget import plans, schema
-from skdp.budget.account import accountant_of, plain_sum
+from skdp.budget.account import accountant_of
 from skdp.budget.opening import ledger_path, snapshot
 from skdp.budget.plans import Plan
-from skdp.budget.reading import Statement
-from skdp.budget.schema import Contents, Terms, Totals, cost_of
+from skdp.budget.schema import Terms, Totals, cost_of
 from skdp.exceptions import LedgerError
 from skdp.loss.accountants import Accountant, GDPResidueAccountant, plan_epsilon
 from skdp.loss.charge import Cost
 from skdp.loss.conversions import Amount, exact
 
-__all__ = ["UNKNOWABLE", "UNREADABLE", "Finding", "readable", "rows_of", "statement_of", "verify"]
+__all__ = ["UNKNOWABLE", "UNREADABLE", "Finding", "readable", "rows_of", "verify"]
 
 UNKNOWABLE = (
     "whether the file was replaced by an older copy, or its last charges and totals undone",
@@ -68,18 +67,6 @@ def rows_of(path: str | os.PathLike[str]) -> Iterator[None]:
         raise LedgerError(
             f"The ledger {ledger_path(path, True)} is damaged: a row of it cannot be read."
         ) from error
-
-
-def statement_of(
-    connection: sqlite3.Connection, last: int | None = None, before: int | None = None
-) -> Statement:
-    """Return the statement of a snapshot, with the charges from `last` before the one `before`."""
-    contents, plain = Contents.read(connection, last, before), Amount()
-    accountant = accountant_of(contents.terms)
-    if accountant.stateful:
-        rows = connection.execute("SELECT components, COUNT(*) FROM charges GROUP BY components")
-        plain = plain_sum(accountant, dict(rows.fetchall()))
-    return Statement.of(contents, plain)
 
 
 # --- checks ---------------------------------------------------------------------------------------
@@ -193,11 +180,12 @@ def _wrong_prices(accountant: Accountant, rows: list[sqlite3.Row]) -> list[int]:
     """Return the numbers of charges whose price is not that of their components."""
     if isinstance(accountant, GDPResidueAccountant):
         return _wrong_residues(accountant, rows)
-    wrong = []
+    wrong, slack = [], Fraction(0) if accountant.name == "basic" else _ROUNDING
     for row in rows:
-        price, main = accountant.price_all(schema.singles_of(row["components"])), row["main"]
-        is_main = _is(main, price.main) or _nearly(accountant, main, price.main)
-        if not (is_main and _is(row["apart"], price.separate)):
+        price = accountant.price_all(schema.singles_of(row["components"]))
+        paid = schema.amount_of(row["main"], row["apart"])
+        is_main = abs(paid.main - price.main) <= slack * price.main
+        if not (is_main and paid.separate == price.separate):
             wrong.append(row["number"])
     return wrong
 
@@ -225,17 +213,6 @@ def _wrong_residues(accountant: GDPResidueAccountant, rows: list[sqlite3.Row]) -
         else:
             wrong.append(row["number"])
     return wrong[::-1]
-
-
-def _is(text: str, amount: Fraction) -> bool:
-    """Whether a decimal text says exactly this; faster than to make a fraction of the text."""
-    integer, _, digits = schema.checked_amount(text).partition(".")
-    return int(integer + digits) * amount.denominator == amount.numerator * 10 ** len(digits)
-
-
-def _nearly(accountant: Accountant, text: str, price: Fraction) -> bool:
-    slack = 0 if accountant.name == "basic" else price * _ROUNDING
-    return abs(Fraction(text) - price) <= slack
 
 
 def _of_plans(

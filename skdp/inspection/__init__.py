@@ -34,20 +34,8 @@ from skdp.inspection._metrics import (
 )
 
 __all__ = [
-    "BudgetDisplay",
-    "CentersDisplay",
-    "ClusterDisplay",
-    "ClusterTable",
-    "ComponentsDisplay",
-    "ErrorExplorer",
-    "GroupEvaluation",
-    "IntervalDisplay",
-    "PrivacyCurveDisplay",
-    "PrivacyUtilityDisplay",
-    "PrivateCalibrationDisplay",
-    "PrivateConfusionMatrixDisplay",
-    "PrivateRocCurveDisplay",
-    "SpentDisplay",
-    "cluster_table",
-    "evaluate_by",
-]
+    "BudgetDisplay", "CentersDisplay", "ClusterDisplay", "ClusterTable", "ComponentsDisplay",
+    "ErrorExplorer", "GroupEvaluation", "IntervalDisplay", "PrivacyCurveDisplay",
+    "PrivacyUtilityDisplay", "PrivateCalibrationDisplay", "PrivateConfusionMatrixDisplay",
+    "PrivateRocCurveDisplay", "SpentDisplay", "cluster_table", "evaluate_by",
+]  # fmt: skip

@@ -20,7 +20,7 @@ from sklearn.base import clone
 from skdp import statistics
 from skdp._docstrings import documenter
 from skdp.budget import PrivacyBudget, guessing_chance
-from skdp.model_selection._choose_epsilon import choose_epsilon
+from skdp.model_selection._choose_epsilon import answers, choose_epsilon
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,10 +58,6 @@ documented = documenter(
             budget : PrivacyBudget
                 Its ledger is read; nothing is charged.
             """,
-        "counts": """
-            released : skdp.metrics.ConfusionMatrix
-                Noisy counts.
-            """,
         "scores": """
             released : skdp.metrics.ScoreHistogram
                 Noisy counts of scores.
@@ -78,16 +74,6 @@ documented = documenter(
             name : str, default=""
                 Name of the model, for the legend.
             """,
-        "n_bins": """
-            n_bins : int, default=10
-                Number of bins into which cells are joined.
-            """,
-        "X_y": """
-            X : array-like or table of shape (n_samples, n_features)
-                Private rows.
-            y : array-like of shape (n_samples,)
-                Labels of the rows.
-            """,
         "privacy_options": """
             **privacy
                 Arguments of `skdp.metrics.score_histogram`: epsilon, delta, budget, groups, ...
@@ -96,6 +82,7 @@ documented = documenter(
 )
 
 
+@documented
 class Display(ABC):
     """A figure that `plot` draws; `ax_` and `figure_` are those of the last plot."""
 
@@ -108,13 +95,7 @@ class Display(ABC):
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-
-        Returns
-        -------
-        self : instance of the class
-            This display.
+        {plotted}
         """
         try:
             from matplotlib import pyplot
@@ -373,10 +354,7 @@ class SpentDisplay(Display):
 
 def _expected(estimator: Any, n_samples: int, epsilon: float, options: dict[str, Any]) -> float:
     """Return the largest expected error; raises where there is too much noise for an answer."""
-    if isinstance(estimator, str):
-        error = statistics.expected_error(estimator, n_samples, epsilon=epsilon, **options)
-    else:
-        error = clone(estimator).set_params(epsilon=epsilon).expected_error(n_samples, **options)
+    error = answers(estimator, n_samples, options)(epsilon)
     return float(np.max(np.asarray(error, dtype=np.float64)))
 
 
@@ -475,8 +453,6 @@ class PrivacyUtilityDisplay(Display):
         ValueError
             If no epsilon has an answer; the message is that of ``expected_error`` at the largest.
         """
-        if not isinstance(estimator, str) and not hasattr(estimator, "expected_error"):
-            raise TypeError(f"{type(estimator).__name__} has no expected_error to draw")
         grid = np.geomspace(0.1, 10.0, 10) if epsilons is None else epsilons
         levels = np.atleast_1d(np.asarray(grid, dtype=np.float64))
         sizes = np.atleast_1d(np.asarray(n_samples))

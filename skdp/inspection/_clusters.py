@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from sklearn.preprocessing import (
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._docstrings import shared_texts
+from skdp.budget.reports.html import html_table
 from skdp.impute import DPSimpleImputer
 from skdp.inspection._budget import Display, Floats, documented
 from skdp.preprocessing import DPMinMaxScaler, DPRobustScaler, DPStandardScaler
@@ -381,15 +381,12 @@ class ClusterTable:
         return frame.rename_axis("cluster")
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(str(c))}</th>" for c in ("cluster", "count", *self.columns))
         rows = []
         for i, count in enumerate(self.counts):
-            cells = [str(i), _with_error(float(count), float(self.counts_std))]
             pairs = zip(self.values[i].tolist(), self.std[i].tolist(), strict=True)
-            cells += [_with_error(value, error) for value, error in pairs]
-            rows.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            cells = [_with_error(value, error) for value, error in pairs]
+            rows.append((str(i), _with_error(float(count), float(self.counts_std)), *cells))
+        return html_table(("cluster", "count", *map(str, self.columns)), rows)
 
 
 @shared_texts

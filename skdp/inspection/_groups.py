@@ -21,7 +21,7 @@ from skdp.confidence import Released
 from skdp.core import PrivacyCertificate
 from skdp.exceptions import outside_level
 from skdp.inspection._budget import Display, documented
-from skdp.parameters import Reals, check_parameter
+from skdp.parameters import Reals, check_parameter, rows_in
 from skdp.tabular import cell_key
 from skdp.user_code import or_raise, suppress_warnings
 
@@ -282,9 +282,11 @@ def evaluate_by(
     by_group = by_group.agg(**aggregates, count="count").fit(table)
     metrics = dict(by_group.released_)
     if synthetic is not None:
-        metrics = {
-            "count_error": _count_error(metrics["count"], by_group.keys_, synthetic)
-        } | metrics
+        own = np.array([synthetic.get(group, 0.0) for group in by_group.keys_])
+        if own.size and synthetic and not own.any():
+            warnings.warn(_NO_MATCH, stacklevel=outside_level())
+        counts = metrics["count"]
+        metrics = {"count_error": (-counts + own).labelled(counts.labels)} | metrics
     return GroupEvaluation(metrics, by_group.privacy_)
 
 
@@ -296,16 +298,12 @@ def _group_columns(X: Any, by: Any) -> tuple[list[str], dict[str, Any]]:
         has = list(getattr(X, "column_names", getattr(X, "columns", [])))
         if set(by) <= set(has):
             return by, {name: X[name] for name in by}
-        if len(by) != _length(X):
+        if len(by) != rows_in(X):
             raise ValueError(
                 f"evaluate_by: by must name columns of X, or have its length; got {len(by)} for "
-                f"{_length(X)} rows"
+                f"{rows_in(X)} rows"
             )
     return ["group"], {"group": np.asarray(by) if isinstance(by, list) else by}
-
-
-def _length(X: Any) -> int:
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def _features(model: Any, X: Any, names: list[str], by: Any) -> Any:
@@ -361,12 +359,3 @@ def _synthetic_groups(model: Any, names: list[str], by: Any) -> Mapping[Any, flo
     counts = Counter(columns[0] if len(columns) == 1 else zip(*columns, strict=True))
     times = float(getattr(model, "n_samples_", len(columns[0]))) / max(len(columns[0]), 1)
     return {group: times * count for group, count in counts.items()}
-
-
-def _count_error(counts: Released, groups: list[Any], synthetic: Mapping[Any, float]) -> Released:
-    """Return synthetic less released counts."""
-    own = np.array([synthetic.get(group, 0.0) for group in groups])
-    if len(groups) and synthetic and not own.any():
-        warnings.warn(_NO_MATCH, stacklevel=outside_level())
-    error: Released = -counts + own
-    return error.labelled(counts.labels)

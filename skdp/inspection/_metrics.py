@@ -1,8 +1,4 @@
-"""Displays of private metrics: a confusion matrix, a ROC curve, calibration, with intervals.
-
-``from_released`` draws what `skdp.metrics` has released. ``from_predictions`` and
-``from_estimator`` call `skdp.metrics` first, which charges once.
-"""
+"""Displays of private metrics: a confusion matrix, a ROC curve, calibration, with intervals."""
 
 from __future__ import annotations
 
@@ -64,7 +60,10 @@ class _MetricDisplay(Display):
             A fitted classifier, private or public: with ``predict`` for a confusion matrix, of two
             classes with ``predict_proba`` otherwise, or (for a ROC curve, with edges as `bins`)
             with ``decision_function``.
-        {X_y}
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows.
+        y : array-like of shape (n_samples,)
+            Labels of the rows.
         labels : array-like of shape (n_classes,), default=None
             All classes, from public knowledge; None: ``estimator.classes_``.
         **options
@@ -98,7 +97,8 @@ class PrivateConfusionMatrixDisplay(_MetricDisplay):
 
     Parameters
     ----------
-    {counts}
+    released : skdp.metrics.ConfusionMatrix
+        Noisy counts.
     {level}
 
     {attributes}
@@ -293,7 +293,8 @@ class PrivateCalibrationDisplay(_MetricDisplay):
     Parameters
     ----------
     {scores}
-    {n_bins}
+    n_bins : int, default=10
+        Number of bins into which cells are joined.
     {level}
     {population}
 

@@ -25,6 +25,8 @@ from fractions import Fraction
 import numpy as np
 from scipy.special import erfcx, erfinv, log_ndtr, ndtr, ndtri_exp
 
+from skdp.parameters import Reals, check_parameter
+
 
 def exact(value: float) -> Fraction:
     """Return the decimal number that ``repr(float(value))`` shows, as a fraction.
@@ -383,12 +385,9 @@ def guessing_chance(epsilon: float, delta: float = 0.0, prior: float = 0.5) -> f
     >>> [round(guessing_chance(epsilon), 2) for epsilon in (0.1, 1.0, 4.0)]
     [0.52, 0.73, 0.98]
     """
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise ValueError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
-    if not 0 <= delta <= 1:
-        raise ValueError(f"delta must be in [0, 1], got {delta!r}")
-    if not 0 <= prior <= 1:
-        raise ValueError(f"prior must be in [0, 1], got {prior!r}")
+    check_parameter(epsilon, "epsilon", Reals(0, math.inf, "[)"))
+    check_parameter(delta, "delta", Reals(0, 1))
+    check_parameter(prior, "prior", Reals(0, 1))
     wrong = (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
     corners = [(0.0, delta), (wrong, 1 - wrong), (1 - delta, 1.0)]
     chance = max(prior * power + (1 - prior) * (1 - x) for x, power in corners)

@@ -35,21 +35,8 @@ from skdp.model_selection._private_search import DPGridSearchCV, DPRandomizedSea
 from skdp.model_selection._scorer import PrivateScorer, private_scorer
 
 __all__ = [
-    "ChargePlan",
-    "DPGridSearchCV",
-    "DPRandomizedSearchCV",
-    "Finding",
-    "PerRecordKFold",
-    "PipelineCheck",
-    "PlannedCharge",
-    "PrivateScorer",
-    "SearchCost",
-    "TrainTestSplit",
-    "check_pipeline",
-    "cross_val_cost",
-    "fit_parts",
-    "plan",
-    "private_scorer",
-    "private_train_test_split",
-    "search_cost",
-]
+    "ChargePlan", "DPGridSearchCV", "DPRandomizedSearchCV", "Finding", "PerRecordKFold",
+    "PipelineCheck", "PlannedCharge", "PrivateScorer", "SearchCost", "TrainTestSplit",
+    "check_pipeline", "cross_val_cost", "fit_parts", "plan", "private_scorer",
+    "private_train_test_split", "search_cost",
+]  # fmt: skip

@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self
@@ -255,11 +256,11 @@ def check_targets_of(candidate: Any, y: Any) -> None:
                 raise ValueError(_TARGETS)
 
 
-class _Numbers(BaseEstimator):
+@dataclass
+class _Numbers:
     """Stands for a step that reads numbers behind a ColumnTransformer or FeatureUnion."""
 
-    def __init__(self, missing: bool) -> None:
-        self.missing = missing
+    missing: bool
 
 
 class _Check:

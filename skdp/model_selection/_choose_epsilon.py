@@ -25,7 +25,7 @@ _ROUGH, _FULL = 10, 8  # answers at most
 _MOST = _ROUGH + _FULL + 2
 
 
-def _answers(estimator: Any, n_samples: int, options: dict[str, Any]) -> Callable[[float], Any]:
+def answers(estimator: Any, n_samples: int, options: dict[str, Any]) -> Callable[[float], Any]:
     """Return a function from epsilon to the expected error."""
     if isinstance(estimator, str):
         return lambda epsilon: statistics.expected_error(
@@ -135,7 +135,7 @@ def choose_epsilon(
         check_integer(width, "n_features", low=1, high=2**20)
     if not (progress is None or callable(progress)):
         raise TypeError(f"progress must be a function or None, got {type(progress).__name__}")
-    answer, numbers = _answers(estimator, n_samples, options), itertools.count(1)
+    answer, numbers = answers(estimator, n_samples, options), itertools.count(1)
     search = Search()
     known: dict[tuple[float, bool], float] = {}
 

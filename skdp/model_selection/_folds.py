@@ -10,10 +10,6 @@ a string array and the dtype that numpy or pandas chooses depend on the *other* 
 are hashed as the bits of their float64 value, text as its characters, times as microseconds,
 missing values (None, NaN, NA, NaT) as one word, and the rows of a list cell by cell. Integer
 arithmetic modulo 2**64 makes the hash exact, and the same in every batch.
-
-`private_train_test_split` makes two parts, by position or by such a hash, for one charge.
-`fit_parts`: the key of a row alone names its part, so parts are disjoint whatever the rows hold, as
-`PrivacyBudget.parallel` needs.
 """
 
 from __future__ import annotations
@@ -53,6 +49,7 @@ from skdp.base.callers import refused_for_users
 from skdp.base.leaks import HALVES, is_halving
 from skdp.budget import PrivacyBudget
 from skdp.core import public_generator
+from skdp.parameters import FRACTION, Integers, check_integer, check_parameter, rows_in
 from skdp.tabular import check_units, checked, is_missing, split_by_key, take
 from skdp.user_code import or_raise, suppress_warnings
 
@@ -280,8 +277,8 @@ def _row_or_unit_words(X: Any, y: Any, groups: Any, key: bytes, name: str) -> Wo
     """Return one keyed hash for each row: of its content, or of the id of its unit."""
     if groups is None:
         return record_words(X, y, key)
-    n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-    units = check_units(groups, n, estimator=name, adjacency="add_or_remove_one")
+    options = {"estimator": name, "adjacency": "add_or_remove_one"}
+    units = check_units(groups, rows_in(X), **options)
     first, second = (np.uint64(_digest(b, key)) for b in (b"user", b"fold of a user"))
     words = _mix(_mix(units.words ^ first) + second)
     # Rows without an id (code -1) go to one fold: fits leave them out, or refuse them.
@@ -336,18 +333,9 @@ class PerRecordKFold(BaseCrossValidator):
     """
 
     def __init__(self, n_splits: int = 5, *, random_state: int | None = None) -> None:
-        for value, text in (
-            (n_splits, "n_splits must be an integer >= 2"),
-            (
-                0 if random_state is None else random_state,
-                "random_state must be an integer or None",
-            ),
-        ):
-            if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-                raise TypeError(f"{text}, got {type(value).__name__}")
-        if n_splits < 2:
-            raise ValueError(f"n_splits must be an integer >= 2, got {n_splits}")
-        self.n_splits, self.random_state = int(n_splits), random_state
+        self.n_splits = check_integer(n_splits, "n_splits", low=2)
+        check_parameter(random_state, "random_state", None, Integers())
+        self.random_state = random_state
         self._key = _key_of(random_state)
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
@@ -452,24 +440,12 @@ _CLASSES_NOTE = (
 # Splitters whose folds are a function of the positions alone (n is public under replace_one). A
 # class that inherits from one of them may do anything.
 _BY_POSITION = (
-    KFold,
-    LeaveOneOut,
-    LeavePOut,
-    PredefinedSplit,
-    RepeatedKFold,
-    ShuffleSplit,
-    TimeSeriesSplit,
-)
+    KFold, LeaveOneOut, LeavePOut, PredefinedSplit, RepeatedKFold, ShuffleSplit, TimeSeriesSplit,
+)  # fmt: skip
 _BY_LABEL = (
-    GroupKFold,
-    GroupShuffleSplit,
-    LeaveOneGroupOut,
-    LeavePGroupsOut,
-    RepeatedStratifiedKFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    StratifiedShuffleSplit,
-)
+    GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut, RepeatedStratifiedKFold,
+    StratifiedGroupKFold, StratifiedKFold, StratifiedShuffleSplit,
+)  # fmt: skip
 
 
 def splitter_of(cv: Any) -> Any:
@@ -674,11 +650,7 @@ def private_train_test_split(
     """
     if not isinstance(budget, PrivacyBudget):
         raise TypeError(f"budget must be a PrivacyBudget, got {type(budget).__name__}")
-    share = isinstance(test_size, numbers.Real) and not isinstance(test_size, bool)
-    if not share or not 0.0 < float(test_size) < 1.0:
-        raise ValueError(
-            f"test_size must be a share of the rows between 0 and 1, got {test_size!r}"
-        )
+    test_size = check_parameter(test_size, "test_size", FRACTION)
     if (groups is None) != (budget.unit is None):
         raise ValueError(
             "a budget with a unit needs groups, the ids of the units; any other refuses them"
@@ -687,19 +659,19 @@ def private_train_test_split(
         delta = float(budget.remaining.delta) if budget.accountant == "basic" else 0.0
         delta *= 1.0 if budget.unit is None or budget.adjacency != REPLACE else 0.0
     by_position = budget.adjacency == REPLACE and budget.unit is None
-    n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    n = rows_in(X)
     if any(len(side) != n for side in (y, groups) if side is not None):
         raise ValueError("X, y and groups must have the same number of rows")
     PerRecordKFold(2, random_state=random_state)  # checks the seed
     key = _key_of(random_state)
     if by_position:
         in_test = np.zeros(n, dtype=bool)
-        chosen = public_generator(key).permutation(n)[: math.ceil(float(test_size) * n)]
+        chosen = public_generator(key).permutation(n)[: math.ceil(test_size * n)]
         in_test[chosen] = True
     else:
         in_test = _row_or_unit_words(X, y, groups, key, "private_train_test_split") >> np.uint64(
             32
-        ) < int(float(test_size) * 2**32)
+        ) < int(test_size * 2**32)
     budgets = budget.parallel(
         ["train", "test"], epsilon=epsilon, delta=delta, by_position=by_position
     )

@@ -1,9 +1,5 @@
 """Future charges, before any row is read: `plan`, `search_cost` and `cross_val_cost`.
 
-`PrivacyBudget.reserve` sets the price of a search aside, so that a search that cannot be paid is
-refused before it starts. (scikit-learn turns an exception in ``fit`` into a NaN score: a search
-whose budget runs out half-way would go on with some of its candidates.)
-
 The sum of the charges is a guarantee for the search as a whole if folds of neighbouring tables are
 neighbouring: folds by position under "replace_one", folds by content (`PerRecordKFold`) under
 "add_or_remove_one". The `note` of a cost says what else it does not cover.
@@ -26,7 +22,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 
-from skdp._docstrings import shared_texts
+from skdp._docstrings import documenter, shared_texts
 from skdp.base import check_without_rows
 from skdp.base.leaks import has_price, is_search
 from skdp.budget import Cost
@@ -35,6 +31,22 @@ from skdp.loss.charge import total
 from skdp.model_selection._check import Finding, PipelineCheck, look_into
 from skdp.model_selection._pricing import Bill, Pricer, naming_step, private_parts
 from skdp.parameters import FLAG, check_integer, check_parameter, naming
+
+_documented = documenter(
+    {
+        "priced": """
+            groups : array-like of shape (n_samples,), default=None
+                Passed to ``get_n_splits`` of splitters that need the groups.
+            budget : PrivacyBudget, default=None
+                Count only what is charged to this budget; None counts everything.
+            """,
+        "unknown_price": """
+            TypeError
+                If a meta-estimator fits a private estimator an unknown number of times, or has a
+                budget and no privacy_cost method.
+            """,
+    }
+)
 
 
 @shared_texts
@@ -202,6 +214,7 @@ def _lines(estimator: Any, pricer: Pricer, n_features: int | None) -> list[Plann
     return lines
 
 
+@_documented
 def plan(
     estimator: Any,
     n_samples: int | None = None,
@@ -222,10 +235,7 @@ def plan(
     n_features : int, default=None
         Number of columns of X. Parameters tell the number after a step that changes it, or no error
         is shown.
-    groups : array-like of shape (n_samples,), default=None
-        Passed to ``get_n_splits`` of a splitter that counts groups.
-    budget : PrivacyBudget, default=None
-        Show only what is charged to this budget; None shows everything.
+    {priced}
 
     Returns
     -------
@@ -235,9 +245,7 @@ def plan(
 
     Raises
     ------
-    TypeError
-        If a meta-estimator fits a private estimator an unknown number of times, or if `n_samples`
-        is not an integer.
+    {unknown_price}
     ValueError
         If a parameter of a step is wrong; the message names the step.
 
@@ -334,6 +342,7 @@ def _cost_of(bill: Bill, estimator: Any, pricer: Pricer) -> SearchCost:
     )
 
 
+@_documented
 def search_cost(
     search: Any, n_samples: int | None = None, *, groups: Any = None, budget: Any = None
 ) -> SearchCost:
@@ -358,10 +367,7 @@ def search_cost(
     n_samples : int, default=None
         Number of rows that the search will be fitted on. Only needed if the number of splits, a
         price or the number of candidates (``n_candidates="exhaust"``) depends on it.
-    groups : array-like of shape (n_samples,), default=None
-        Passed to ``get_n_splits`` of splitters that need the groups.
-    budget : PrivacyBudget, default=None
-        Count only what is charged to this budget; None counts everything.
+    {priced}
 
     Returns
     -------
@@ -370,9 +376,7 @@ def search_cost(
 
     Raises
     ------
-    TypeError
-        If a meta-estimator fits a private estimator an unknown number of times, or has a budget
-        and no privacy_cost method.
+    {unknown_price}
     ValueError
         If nothing in the search has a cost, ``cv`` is an iterator, or ``random_state`` must be
         an int because the candidates to draw from cannot be listed.
@@ -422,7 +426,7 @@ def _check_splits(cv: Any) -> None:
         raise TypeError("a number of folds, a splitter or a list of splits is needed")
 
 
-@shared_texts
+@_documented
 def cross_val_cost(
     estimator: Any,
     cv: Any = None,
@@ -447,16 +451,11 @@ def cross_val_cost(
         As given to ``cross_val_score``. None takes the scorer of a search.
     return_train_score : bool, default=False
         Whether the training folds are scored (and charged for), too.
-    groups : array-like of shape (n_samples,), default=None
-        Passed to ``get_n_splits`` of splitters that need the groups.
-    budget : PrivacyBudget, default=None
-        Count only what is charged to this budget; None counts everything.
+    {priced}
 
     Raises
     ------
-    TypeError
-        If a meta-estimator fits a private estimator an unknown number of times, or has a budget
-        and no privacy_cost method.
+    {unknown_price}
     ValueError
         If nothing has a cost, or ``cv`` is an iterator.
 

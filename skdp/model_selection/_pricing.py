@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-import numbers
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
 from skdp.base.leaks import has_price, is_halving, is_search, scorers_in, steps_of, what_it_does
-from skdp.budget import Cost, PrivacyBudget, pure_mu
+from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ambient_budget, ledger_of
+from skdp.loss.accountants import ACCOUNTANTS
 from skdp.loss.charge import total
 from skdp.model_selection._folds import (
     check_halving,
@@ -30,6 +30,7 @@ from skdp.model_selection._folds import (
     relation_of,
     splitter_of,
 )
+from skdp.parameters import Integers, check_parameter
 
 _SCORE_NOTE = (
     "the ledger covers the fits, not the choice: the scores come from private folds and the "
@@ -132,15 +133,9 @@ class Pricer:
     """Prices for the caller's n_samples, groups and budget (None: for every budget)."""
 
     def __init__(self, n_samples: int | None, groups: Any, budget: Any) -> None:
-        if n_samples is not None:
-            text = "n_samples must be a positive integer or None"
-            if not isinstance(n_samples, numbers.Integral) or isinstance(n_samples, bool):
-                raise TypeError(text)
-            if not 1 <= n_samples <= 2**40:
-                raise ValueError(text if n_samples < 1 else "n_samples must be at most 2**40")
         if not (budget is None or isinstance(budget, PrivacyBudget)):
             raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}")
-        self.n_samples = None if n_samples is None else int(n_samples)
+        self.n_samples = check_parameter(n_samples, "n_samples", None, Integers(1, 2**40))
         self.groups = groups
         self.budget = budget
         self.notes: list[str] = []  # of nested searches
@@ -271,6 +266,10 @@ class Pricer:
         return bill
 
 
+# Their own epsilon and delta play no part.
+_ACCOUNTANTS = [ACCOUNTANTS[name](1.0, 0.5) for name in ("basic", "gdp", "zcdp")]
+
+
 def _cover(prices: Sequence[Cost | None]) -> Cost | None:
     """Return a cost that no price exceeds: which candidate is refitted is not known."""
     costs = [cost for cost in prices if cost is not None]
@@ -294,19 +293,8 @@ def _sum(costs: Sequence[Cost]) -> Cost | None:
 
 def _sums(cost: Cost) -> list[float]:
     """Return the sums that accountants keep of a cost."""
-    epsilon = delta = mu_squared = rho = separate = 0.0
-    for single, times in cost.components:
-        epsilon += times * single.epsilon
-        delta += times * single.delta
-        if single.mu is None:
-            mu_squared += times * pure_mu(single.epsilon) ** 2
-            rho += times * min(single.epsilon**2 / 2, single.epsilon)
-            separate += times * single.delta
-        else:
-            mu_squared += times * single.mu**2
-            rho += times * single.mu**2 / 2
-            separate += times * single.separate_delta
-    return [epsilon, delta, mu_squared, rho, separate]
+    amounts = [accountant.price(cost) for accountant in _ACCOUNTANTS]
+    return [float(part) for amount in amounts for part in (amount.main, amount.separate)]
 
 
 # --- candidates of a search -----------------------------------------------------------------------

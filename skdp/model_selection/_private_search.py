@@ -1,8 +1,6 @@
 """Searches over private estimators at one cost: `DPGridSearchCV`, `DPRandomizedSearchCV`.
 
-Released, under the (epsilon, delta) of the search: the parameters, the fitted model and the noisy
-score of the best of a secret number of runs, and nothing of the other runs: no table of results, no
-progress, no line in the ledger.
+Nothing of the other runs is released: no table of results, no progress, no line in the ledger.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ from skdp.model_selection._candidates import (
 )
 from skdp.model_selection._pricing import private_parts
 from skdp.model_selection._scorer import PrivateScorer, check_scored, needs_targets, score_in
-from skdp.parameters import Integers, Reals, Table, naming
+from skdp.parameters import Integers, Reals, Table, naming, rows_in
 from skdp.planning import Allowance
 from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
 from skdp.tabular import WholeUnits, check_labels, dealt_rows, is_listed
@@ -351,8 +349,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         return self
 
     def _check_lengths(self, X: Any, y: Any) -> None:
-        n = _length(X)
-        if y is not None and n != _length(y):
+        n = rows_in(X)
+        if y is not None and n != rows_in(y):
             raise ValueError("X and y must have the same number of rows")
         if self._adjacency == "replace_one" and n < 2:
             raise ValueError(
@@ -366,7 +364,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             return y
         # Labels may be of any class; only regressors need numbers.
         classes = None if any(map(is_regressor, candidates)) else np.empty(0)
-        check_labels(y, _length(y), estimator=type(self).__name__, classes=classes)
+        check_labels(y, rows_in(y), estimator=type(self).__name__, classes=classes)
         for candidate in candidates if classes is None else ():
             check_targets_of(candidate, y)
         warn_of_column(y)  # here, because runs are silent
@@ -525,13 +523,6 @@ def _results(params: list[Mapping[str, Any]], best: int, score: float) -> dict[s
         results[name] = np.full(len(params), np.nan)
         results[name][best] = value
     return results
-
-
-def _length(table: Any) -> int:
-    """Return the number of rows of an array, table or list."""
-    if hasattr(table, "shape"):
-        return int(table.shape[0])
-    return len(table) if hasattr(table, "__len__") else len(np.asarray(table))
 
 
 def _set_all(estimator: Any, parameter: str, value: Any) -> None:

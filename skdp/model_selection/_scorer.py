@@ -12,6 +12,7 @@ import copy
 import math
 import numbers
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,13 +60,8 @@ def _errors(estimator: Any, X: Any, y: Any) -> Floats:
     return (predicted.reshape(y.shape) - y).reshape(len(y), -1)
 
 
-def _neg_absolute_error(estimator: Any, X: Any, y: Any) -> Floats:
-    errors = np.abs(_errors(estimator, X, y))
-    return -row_sums(errors) / errors.shape[1]
-
-
-def _neg_squared_error(estimator: Any, X: Any, y: Any) -> Floats:
-    errors = _errors(estimator, X, y) ** 2
+def _neg_error(estimator: Any, X: Any, y: Any, *, power: int) -> Floats:
+    errors = np.abs(_errors(estimator, X, y)) ** power
     return -row_sums(errors) / errors.shape[1]
 
 
@@ -93,8 +89,8 @@ _METRICS: dict[str, tuple[Callable[..., Floats], bool, str, tuple[float, float] 
     "accuracy": (_accuracy, True, "predict", (0.0, 1.0)),
     "neg_brier_score": (_neg_brier_score, True, "predict_proba", (-1.0, 0.0)),
     "neg_inertia": (_neg_inertia, False, "cluster_centers_", None),
-    "neg_mean_absolute_error": (_neg_absolute_error, True, "predict", None),
-    "neg_mean_squared_error": (_neg_squared_error, True, "predict", None),
+    "neg_mean_absolute_error": (partial(_neg_error, power=1), True, "predict", None),
+    "neg_mean_squared_error": (partial(_neg_error, power=2), True, "predict", None),
 }
 
 SCORES_WITH_BOUNDS = tuple(name for name, entry in _METRICS.items() if entry[3] is not None)

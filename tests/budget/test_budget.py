@@ -172,11 +172,11 @@ def test_facts_that_are_no_facts_are_refused_before_the_charge(wrong):
         (
             {"accountant": "rdp"},
             ValueError,
-            "one of 'basic', 'gdp', 'gdp_residue', 'zcdp'",
+            "accountant must be 'basic', 'gdp', 'gdp_residue', 'zcdp'",
         ),
         ({"accountant": None}, ValueError, "accountant must"),
         ({"accountant": "gdp"}, ValueError, "delta must be above 0 under accountant="),
-        ({"adjacency": "replace"}, ValueError, "adjacency must be one of 'replace_one', 'add_or"),
+        ({"adjacency": "replace"}, ValueError, "adjacency must be 'replace_one' or 'add_or"),
         ({"separate_delta": 1e-7}, ValueError, "separate_delta must be 0"),
         ({"ledger": 3}, TypeError, "ledger must"),
         ({"ledger": b"x"}, TypeError, "ledger must"),
@@ -338,7 +338,7 @@ def test_repr_is_short_and_reads_no_file(epsilon, delta, monkeypatch):
     monkeypatch.setattr("sqlite3.connect", no_io)
     monkeypatch.setattr("os.path.exists", no_io)
     assert len(repr(budget)) <= 85
-    budget._account.sealed = True
+    budget._ledger.sealed = True
     assert len(repr(budget)) <= 60
     assert repr(budget).endswith(", sealed)")
 

@@ -58,10 +58,10 @@ def test_pickles_are_read_where_no_budget_lives(tmp_path):
     from skdp.budget.opening import Handle
 
     budget = PrivacyBudget(1.0, unit="user_id", ledger=tmp_path / "a.budget")
-    values = Handle.of(budget._account).values()
-    assert Handle.from_values(values).terms.unit == "user_id"
-    plain = Handle.of(PrivacyBudget(1.0)._account).values()
-    assert Handle.from_values(plain[:7]).terms.unit is None  # of 0.1
+    state = Handle.of(budget._account).state()
+    assert Handle.from_state(state).terms.unit == "user_id"
+    plain = Handle.of(PrivacyBudget(1.0)._account).state()
+    assert Handle.from_state(dict(list(plain.items())[:7])).terms.unit is None  # of 0.1
 
 
 def test_the_unit_is_shown(tmp_path):

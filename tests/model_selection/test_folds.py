@@ -358,11 +358,15 @@ def test_empty_folds_and_training_parts_are_charged_like_any_other():
 @each(
     ("call", "kind", "match"),
     [
-        (lambda: PerRecordKFold(1), ValueError, "n_splits must be an integer >= 2"),
-        (lambda: PerRecordKFold(2.0), TypeError, "n_splits must be an integer >= 2"),
+        (lambda: PerRecordKFold(1), ValueError, "n_splits must be an integer of at least 2"),
+        (lambda: PerRecordKFold(2.0), TypeError, "n_splits must be an integer of at least 2"),
         (lambda: PerRecordKFold(True), TypeError, "n_splits"),
         (lambda: PerRecordKFold(None), TypeError, "n_splits"),
-        (lambda: PerRecordKFold(random_state=0.5), TypeError, "random_state must be an integer"),
+        (
+            lambda: PerRecordKFold(random_state=0.5),
+            TypeError,
+            "random_state must be None or an int",
+        ),
         (lambda: list(PerRecordKFold().split(X, groups=Y[:-1])), ValueError, "groups"),
         (lambda: list(PerRecordKFold().split(X, Y[:-1])), ValueError, "same number of rows"),
     ],

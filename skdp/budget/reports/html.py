@@ -165,21 +165,21 @@ def _last_seen(terms: Terms, known: Known) -> str:
 
 
 def _body(terms: Terms, statement: Statement) -> str:
-    spent, remaining, contents = statement.spent, statement.remaining, statement.contents
+    spent, remaining = statement.spent, statement.remaining
     meaning = attacker_sentence(spent.epsilon, spent.delta, terms.adjacency, terms.unit)
     words = (
         f"<div>spent: epsilon={spent.epsilon!r}, delta={spent.delta!r}; "
         f"remaining: epsilon={remaining.epsilon!r}, delta={remaining.delta!r}</div>"
         f"<div>{escape(meaning)}</div>"
     )
-    bars = _bars(terms, contents.totals, statement.accountant.cap)
-    charges, count = contents.charges[-SHOWN:], contents.totals.charges
+    bars = _bars(terms, statement.totals, statement.accountant.cap)
+    charges, count = statement.charges[-SHOWN:], statement.totals.charges
     caption = f"{count} charge" + ("s" if count > 1 else "")
     if count > len(charges):
         caption += f", the last {len(charges)} of them"
     table = html_table(CHARGE_HEAD, [charge_cells(charge) for charge in charges], caption)
     table = table if count else "<div>Nothing was charged yet.</div>"
-    notes = dict.fromkeys(entry.note for entry in contents.reservations[-SHOWN:] if entry.note)
+    notes = dict.fromkeys(entry.note for entry in statement.reservations[-SHOWN:] if entry.note)
     remarks = "".join(f"<div>Reservation: {escape(note)}</div>" for note in notes)
     return words + bars + table + remarks
 

@@ -6,12 +6,11 @@ in. It names estimators, columns and mechanisms; values of keys and categories i
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import math
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from skdp._version import __version__
 from skdp.budget.reports.html import grouped_releases, html_table
 from skdp.budget.urls import without_literals
-from skdp.budget.verification import UNKNOWABLE, readable, verify
+from skdp.budget.verification import UNKNOWABLE, verify
 from skdp.loss.conversions import attacker_sentence
 
 if TYPE_CHECKING:
@@ -247,11 +246,8 @@ def report_facts(budget: PrivacyBudget, certificates: Any) -> dict[str, Any]:
         numbers.setdefault(_key(c.estimator, c.releases), []).append(c)
     fits = [_fit_facts(*fit, numbers) for fit in _fits_of("", certificates)]
     steps = {fit["charge"]: fit["step"] for fit in fits if fit.get("charge")}
-    with tempfile.TemporaryDirectory() as folder:
-        copy = os.path.join(folder, "copy.budget")
-        budget.backup(copy)
-        with readable(copy) as (connection, _):
-            findings = [f for f in verify(connection) if "this is a backup" not in f.text]
+    with contextlib.closing(budget._ledger.snapshot()) as copy:
+        findings = verify(copy)
     spent, left = budget.spent, budget.remaining
     curve = [
         [delta, epsilon]
