@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
 
 from skdp import Domain, DPTrainOnRelease, PrivacyBudget
 from skdp.base.calibration import shrunk_shares
@@ -248,7 +247,7 @@ def test_few_rows_with_learned_bounds_get_the_shares_of_classes(delta):
         with pytest.warns(UserWarning, match="only the shares of its 3 classes"):
             model.fit(X, y)
         assert not hasattr(model, "coef_") and model.bounds_[0].shape == (4,)
-        losses.append(log_loss(y, model.predict_proba(X)))
+        losses.append(log_loss(model.predict_proba(X), y))
     assert np.mean(losses) < 1.25
     stated = DPLogisticRegression(epsilon=0.3, delta=delta, classes=[0, 1, 2], bounds=(-3, 5))
     assert hasattr(stated.fit(X, y), "coef_")
