@@ -380,29 +380,9 @@ def check_rows(
     public (type, number of features), raised outside any ``except`` so that no context quotes
     a cell.
 
-    Parameters
-    ----------
-    X : array-like or table of shape (n_samples, n_features)
-        Finite numeric rows, at least one.
-    estimator : str
-        Name for error messages.
-    allow_empty : bool, default=False
-        Accept no rows. Where the number of rows is private, whether there is one is too: a fold
-        of a private search may be empty.
-    one_place : str
-        Why rows in parts (`skdp.engines`) are refused; "" where they are not.
-
-    Returns
-    -------
-    rows : Rows, or PartsRows if X is in parts
-
-    Raises
-    ------
-    TypeError
-        If X is sparse or holds things that are no numbers.
-    ValueError
-        If X is not two-dimensional, has no row, no feature or two columns of the same name, is
-        complex, or is not finite.
+    - `allow_empty`: Accept no rows. Where the number of rows is private, whether there is one is
+      too: a fold of a private search may be empty.
+    - `one_place`: Why rows in parts (`skdp.engines`) are refused; "" where they are not.
     """
     if is_parts(X):
         refuse_parts(X, estimator, one_place)
@@ -480,29 +460,9 @@ def check_samples(
     of rows: under "replace_one" y is public, under "add_or_remove_one" a private row comes with its
     mark, and the positions are not used.
 
-    Parameters
-    ----------
-    X : array-like or table of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,)
-        1 (or True) for a private row, 0 (or False) for a public one. Other codes are refused, as
-        they do not say which sample is private.
-    estimator : str
-    allow_empty : bool, default=False
-        Accept no private rows.
-
-    Returns
-    -------
-    rows : Rows
-        The rows marked 1.
-    public : ndarray of shape (n_public, n_features)
-        The rows marked 0, at least one.
-
-    Raises
-    ------
-    TypeError
-        As `check_rows`.
-    ValueError
-        As `check_rows`; if y has other values, another length, or marks one sample only.
+    `y` is 1 (or True) for a private row, 0 (or False) for a public one, of which there is at least
+    one; `allow_empty` accepts no private rows. Other codes are refused, as they do not say which
+    sample is private.
     """
     refuse_parts(X, estimator, ONE_PLACE)
     X = _numeric_container(X, estimator)

@@ -96,17 +96,7 @@ class Source:
         raise TypeError("a table in parts is read in place: pass it to fit instead of X")
 
     def select(self, columns: Sequence[Any]) -> Source:
-        """Return the same parts with some columns only, in this order.
-
-        Parameters
-        ----------
-        columns : sequence
-            Names.
-
-        Returns
-        -------
-        source : Source
-        """
+        """Return the same parts with some columns only, by name, in this order."""
         return replace(self, columns=names_of(columns))
 
 
