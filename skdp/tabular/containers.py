@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.tabular.cells import PLAIN_NUMBERS, is_missing, numbers
-from skdp.tabular.source import Source
 from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
 
 Floats = NDArray[np.float64]
@@ -66,11 +65,6 @@ def refuse_other_arrays(X: Any, name: str = "X") -> None:
             f"{name} is an array of {library}: call numpy.asarray({name}) first, of a copy in main "
             "memory if it is on another device."
         )
-
-
-def is_parts(X: Any) -> bool:
-    """Say whether X is a table in parts."""
-    return isinstance(X, Source)
 
 
 def is_frame(X: Any) -> bool:

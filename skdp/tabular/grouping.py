@@ -46,14 +46,21 @@ from skdp.tabular.containers import (
     column_names,
     is_frame,
     is_listed,
-    is_parts,
     is_sliced_table,
     listed,
 )
 from skdp.tabular.contributions import Bucket, Contributions, mixed_words
-from skdp.tabular.parts import chosen, heads_of, len_of, names_in
+from skdp.tabular.parts import (
+    Source,
+    check_same,
+    chosen,
+    heads_of,
+    is_parts,
+    len_of,
+    names_in,
+    needed,
+)
 from skdp.tabular.relation_plans import check_plan
-from skdp.tabular.source import Source, check_same, needed
 from skdp.user_code import or_raise
 
 # --- the entrance --------------------------------------------------------------------------------

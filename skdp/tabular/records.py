@@ -27,15 +27,13 @@ from skdp.tabular.containers import (
     checked,
     cut,
     is_listed,
-    is_parts,
     object_rows,
     reading,
     take,
     to_float,
 )
-from skdp.tabular.parts import Form, PartsRows, checked_parts, heads_of, with_target
-from skdp.tabular.rows import Rows
-from skdp.tabular.units import check_units, ids_of
+from skdp.tabular.parts import Form, PartsRows, checked_parts, heads_of, is_parts, with_target
+from skdp.tabular.rows import Rows, check_units, ids_of
 from skdp.user_code import or_raise
 
 # --- for a query that maps each row --------------------------------------------------------------

@@ -21,7 +21,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from skdp.tabular.cells import MISSING, cell_key, key_order
-from skdp.tabular.coding import CodedRows, coded_columns
+from skdp.tabular.coding import (
+    CodedRows,
+    Schema,
+    _column_part,
+    _number_type,
+    coded_columns,
+    table_schema,
+)
 from skdp.tabular.columns import MISSING_CODE, as_they_come, coded, readable_type
 from skdp.tabular.containers import (
     as_list,
@@ -44,7 +51,6 @@ from skdp.tabular.domain import (
     is_integer,
     is_range,
 )
-from skdp.tabular.encoding import Schema, _column_part, _number_type, table_schema
 from skdp.tabular.parts import NO_ROWS, ONE_PLACE, refuse_parts
 from skdp.tabular.rows import Rows, check_incomplete
 from skdp.user_code import interruptible, suppress_warnings
