@@ -127,7 +127,8 @@ class Spark:
 
     def map_add(self, task: FoldTask, parts: Sequence[Part]) -> Totals:
         """Return the sum of the totals of all partitions."""
-        names = tuple(self.frame.columns) if task.reads is None else task.reads
+        reads = task.form.reads
+        names = tuple(self.frame.columns) if reads is None else reads
         # `mapInArrow` does not find columns that have a dot in their name.
         frame = self.frame.select(*map(_quoted, names)).toDF(*(f"c{j}" for j in range(len(names))))
         return _collected(frame.mapInArrow(_visitor(task, parts, names), _SCHEMA), task, len(parts))

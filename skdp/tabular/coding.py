@@ -27,7 +27,6 @@ from skdp.tabular.containers import (
     is_sliced_table,
     kind_of,
     object_rows,
-    reading,
 )
 from skdp.tabular.domain import NUMBER, REFUSE, Bins, Domain, check_domain
 from skdp.tabular.labels import _NOT_FINITE, _OTHER_LENGTH, check_labels, label_column
@@ -41,7 +40,7 @@ from skdp.tabular.parts import (
     refuse_parts,
 )
 from skdp.tabular.rows import _RAGGED, Rows, _container
-from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
+from skdp.user_code import no_restart, reading, run_isolated
 
 # --- schemas --------------------------------------------------------------------------------------
 
@@ -247,7 +246,7 @@ def coded_columns(columns: Sequence[tuple[Any, int]], domain: Domain) -> tuple[N
     n = int(columns[0][0].shape[0])
     codes: NDArray = np.zeros((n, domain.n_columns), dtype=_code_type(domain.sizes))
     step, is_outside = 2**16, False
-    with suppress_warnings(), interruptible():  # a cell's own conversion may warn, or raise
+    with reading():  # a cell's own conversion may warn, or raise
         for j, (table, position) in enumerate(columns):
             for start in range(0, n, step):
                 cells = _column_part(table, position, start, min(start + step, n))
@@ -609,7 +608,7 @@ def decoded(
     long = False
     types = list(types) or [None] * domain.n_columns
     codes = np.asarray(codes, dtype=np.int64)
-    with suppress_warnings(), interruptible():
+    with reading():
         for j, (label, dtype) in enumerate(zip(labels, types, strict=True)):
             if isinstance(domain.column(j), Bins):
                 columns.append(_points(domain, j, codes[:, j], container, dtype, rng))

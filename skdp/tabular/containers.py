@@ -10,8 +10,7 @@ import decimal
 import itertools
 import re
 import string
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from numbers import Real
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.tabular.cells import PLAIN_NUMBERS, is_missing, numbers
-from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
+from skdp.user_code import no_restart, reading, run_isolated
 
 Floats = NDArray[np.float64]
 
@@ -31,13 +30,6 @@ _MOST_NAMED = 5  # columns in a message
 _MOST_LISTED = 5
 _LETTERS = f"{string.ascii_letters}{string.digits}_ "
 _PLAIN_TYPE = re.compile(r"[\w ]+(\([\d, ]*\)|\[[a-z]+\])?")  # DECIMAL(18, 3), date32[day]
-
-
-@contextmanager
-def reading() -> Iterator[None]:
-    """Read cells: no cell causes a warning or an exception, but signals do."""
-    with suppress_warnings(), interruptible():
-        yield
 
 
 # --- containers -----------------------------------------------------------------------------
@@ -415,14 +407,8 @@ def _array_values(array: NDArray) -> tuple[Floats, bool]:
             return np.asarray(array, dtype=np.float64), False
     if array.dtype.kind != "O":
         return np.full(array.shape, np.nan), True
-    with reading():
-        values, strange = numbers(array.ravel().tolist())
+    values, strange = numbers(array.ravel().tolist())
     return values.reshape(array.shape), strange
-
-
-def _objects(cells: list[Any]) -> tuple[Floats, bool]:
-    with reading():
-        return numbers(cells)
 
 
 def _column_values(column: Any) -> tuple[Floats, bool]:
@@ -437,17 +423,17 @@ def _column_values(column: Any) -> tuple[Floats, bool]:
     if hasattr(dtype, "is_temporal"):  # polars
         if kind == NUMBER:
             return column.cast(_polars_float(column)).to_numpy(), False
-        return _objects(column.to_list())
+        return numbers(column.to_list())
     if not arrow:
         if kind == NUMBER and not isinstance(dtype, np.dtype):  # of pandas, with missing cells
             return column.to_numpy(dtype=np.float64, na_value=np.nan), False
         if type(dtype).__name__ == "ArrowDtype":
-            return _objects(column.tolist())
+            return numbers(column.tolist())
         return _array_values(np.asanyarray(column))
     if type(dtype).__name__ == "DictionaryType":
         return _column_values(column.cast(dtype.value_type))
     if kind == OBJECTS:
-        return _objects(column.to_pylist())
+        return numbers(column.to_pylist())
     numpy: NDArray = np.asarray(column)  # floats, or objects where booleans are missing
     return _array_values(numpy)
 

@@ -165,19 +165,16 @@ class ParquetReader:
     def __call__(self, handle: tuple[str, int]) -> Iterator[Any]:
         """Yield record batches of a row group."""
         path, group = handle
+        status = os.stat(path)
+        state = status.st_ino, status.st_size, status.st_mtime_ns
         parquet = needed("pyarrow.parquet", "parquet")
         columns = None if self.columns is None else list(self.columns)
         # The engine has threads already. No memory map: the process would end if the file were cut
         # while it is read.
-        with parquet.ParquetFile(path, metadata=_footer(path, _state(path))) as file:
+        with parquet.ParquetFile(path, metadata=_footer(path, state)) as file:
             yield from file.iter_batches(
                 batch_size=_BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False
             )
-
-
-def _state(path: str) -> tuple[int, ...]:
-    status = os.stat(path)
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @functools.lru_cache(maxsize=64)
@@ -249,13 +246,6 @@ class Form:
         if self.columns is None or not self.has_target:
             return self.columns
         return (*self.columns, self.target)
-
-    def rows(self, batch: Any) -> Any:
-        """Return a batch as rows; raise anything if it is not as it was checked."""
-        rows, _ = self.check(batch)
-        if rows is None:
-            raise ValueError("no rows")
-        return rows
 
     def sides(self, batch: Any) -> tuple[Any, Any]:
         """Return X and the target of a batch; the target is None if its rows are not as many."""
@@ -360,11 +350,6 @@ class FoldTask:
             schemas = frozenset(schema_of(head, form.reads) for head in source.heads)
         return cls(source.reader, form, add, fresh, schemas, **options)
 
-    @property
-    def reads(self) -> tuple[Any, ...] | None:
-        """Names of the columns that are read; None for all."""
-        return self.form.reads
-
     def with_image(self) -> FoldTask:
         """Return the task with versions and image, which another machine compares with its own."""
         return replace(self, image=self._image(), versions=_versions())
@@ -418,13 +403,15 @@ class FoldTask:
         """Return a batch that is sound, and whose columns have the types that were checked."""
         batch = checked(batch)
         X = getattr(batch, "X", batch)  # of a pair
-        if self.schemas is not None and len_of(X) and schema_of(X, self.reads) not in self.schemas:
+        schemas, reads = self.schemas, self.form.reads
+        if schemas is not None and len_of(X) and schema_of(X, reads) not in schemas:
             raise TypeError("columns of other types")
         return batch
 
     def _spans(self, batches: Iterable[Any]) -> Iterator[tuple[Any, tuple[int, int]]]:
         """Yield the rows of each batch with each of their chunks."""
-        for rows in map(self.form.rows, batches):
+        for batch in batches:
+            rows, _ = self.form.check(batch)  # None, which has no spans: not as it was checked
             for span in rows.spans(width=self.width, least=self.least):
                 yield rows, span
 
@@ -524,10 +511,6 @@ def row_hashes(*columns: NDArray) -> NDArray[np.uint64]:
 
 def _no_hashes() -> Totals:
     return [np.zeros(_LANES, dtype=np.uint64)]
-
-
-def _nothing() -> Totals:
-    return []
 
 
 # --- sources and rows ----------------------------------------------------------------------------
@@ -667,7 +650,7 @@ def checked_parts(
     Of several problems the first of `form.problems` is raised, wherever it is.
     """
     seeded = noise_is_seeded()
-    hashes = _no_hashes if seeded else _nothing
+    hashes = _no_hashes if seeded else list
     task = CheckTask.of(source, form, form.add_hashes, hashes, read=form.read)
     totals = _visited(source, task, _parts_of(source))
     if totals is not None and totals[-1][_SKEW]:

@@ -28,13 +28,12 @@ from skdp.tabular.containers import (
     cut,
     is_listed,
     object_rows,
-    reading,
     take,
     to_float,
 )
 from skdp.tabular.parts import Form, PartsRows, checked_parts, heads_of, is_parts, with_target
 from skdp.tabular.rows import Rows, check_units, ids_of
-from skdp.user_code import or_raise
+from skdp.user_code import or_raise, reading
 
 # --- for a query that maps each row --------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import PurePath
 from typing import Any
@@ -318,21 +319,14 @@ class _Plans:
             elif kind == "OPERATOR_TRY":
                 tried = True
             elif not (_is_total(node) or (tried and _may_be_tried(node))):
-                if self._has_value(node):
+                with suppress(Exception):  # of constants alone, it may have a value
+                    self._read(f"SELECT {_constant_sql(node)}")
                     return
                 yield _named(node)
         elif kind.startswith("LOGICAL_"):
             yield from _failing_operator(node, kind)
         for part in node.values():
             yield from self._judged(part, own, tried)
-
-    def _has_value(self, node: dict[str, Any]) -> bool:
-        """Say whether an expression is of constants alone, and has a value."""
-        try:
-            self._read(f"SELECT {_constant_sql(node)}")
-        except Exception:  # noqa: BLE001  it names a cell, or has no value
-            return False
-        return True
 
 
 def _literal(text: str) -> str:

@@ -39,7 +39,6 @@ from skdp.tabular.containers import (
     is_frame,
     is_listed,
     is_sliced_table,
-    reading,
     refuse_other_arrays,
     refused_type,
     rows_of_numbers,
@@ -60,7 +59,7 @@ from skdp.tabular.parts import (
     refuse_parts,
 )
 from skdp.tabular.sound import own_sparse
-from skdp.user_code import no_restart, run_isolated
+from skdp.user_code import no_restart, reading, run_isolated
 
 # --- ids of units ---------------------------------------------------------------------------------
 
@@ -485,12 +484,7 @@ def check_incomplete(X: Any, *, estimator: str, allow_empty: bool = False) -> An
     """Return a table of numbers of which some are missing; guarantee and errors as `check_rows`."""
     refuse_parts(X, estimator, ONE_PLACE)
     X = _numeric_container(X, estimator, allow_empty=allow_empty)
-    problems = set()
-    for start, stop in Rows(X).spans():
-        values, problem = to_float(cut(X, start, stop))
-        infinite = values is not None and not _sum_is_finite(values) and np.isinf(values).any()
-        problems.add(problem or ("infinite" if infinite else ""))
-    _raise(problems, X)
+    _checked_rows(X, omit=True)
     return X
 
 
@@ -523,22 +517,18 @@ def check_marks(
         raise ValueError(
             f"{estimator} requires y to be passed, but the target y is None. {_NOT_MARKS}"
         )
-    problem = ""
     refuse_other_arrays(y, "y")
-    y = checked(y, "y")
-    values, strange = to_float(y)
+    values, strange = to_float(checked(y, "y"))
     marks = np.zeros(0) if values is None else values
     marks = marks.reshape(-1) if marks.ndim == 2 and marks.shape[1] == 1 else marks
     if strange or marks.ndim != 1 or not np.all((marks == 0) | (marks == 1)):
-        problem = _NOT_MARKS
-    elif marks.size != n_rows:
-        problem = "y must have as many entries as X has rows."
-    if not problem and not (marks == 0).any():
-        problem = _NO_PUBLIC
-    if not problem and not (allow_empty or (marks == 1).any()):
-        problem = _NO_PRIVATE
-    if problem:
-        raise ValueError(problem)
+        raise ValueError(_NOT_MARKS)
+    if marks.size != n_rows:
+        raise ValueError("y must have as many entries as X has rows.")
+    if not (marks == 0).any():
+        raise ValueError(_NO_PUBLIC)
+    if not (allow_empty or (marks == 1).any()):
+        raise ValueError(_NO_PRIVATE)
     return marks == 1
 
 
@@ -585,9 +575,9 @@ def check_public_array(
     _raise(problem, X)
     assert values is not None
     if allow_missing and np.isinf(values).any():
-        _raise("infinite")
+        raise ValueError(_INFINITE)
     if not allow_missing and not np.isfinite(values).all():
-        _raise("finite")
+        raise ValueError(_NOT_FINITE)
     return values
 
 
@@ -689,7 +679,7 @@ def _own_rows(X: Any, estimator: str) -> sparse.csr_array:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must have rows")
     kind = getattr(getattr(X, "dtype", None), "kind", "f")  # of no data at all, there is none
     if kind == "c":
-        raise ValueError("Complex data not supported: X must be real.")
+        raise ValueError(_COMPLEX)
     if kind not in "biuf":
         raise TypeError(f"{estimator}: the cells of a sparse X must be real numbers")
     table = own_sparse(X)

@@ -88,9 +88,17 @@ def _array(X: Any) -> Any:
         return X
     if isinstance(owner, mmap.mmap):
         _demand(_mapped(X, owner))
-    low, high = np.lib.array_utils.byte_bounds(plain)
-    memory = _extent(owner)
-    _demand(memory is None or (memory[0] <= low and high <= memory[1]))
+    if isinstance(owner, np.ndarray):
+        memory = owner if owner.flags.owndata else None
+    else:
+        try:
+            memory = np.frombuffer(owner, dtype=np.uint8)
+        except (BufferError, TypeError, ValueError):  # it does not say where its memory is
+            memory = None
+    if memory is not None:
+        first, last = np.lib.array_utils.byte_bounds(memory)
+        low, high = np.lib.array_utils.byte_bounds(plain)
+        _demand(first <= low and high <= last)
     return X
 
 
@@ -102,17 +110,6 @@ def _mapped(X: Any, owner: mmap.mmap) -> bool:
             offset = max(offset, int(getattr(X, "offset", 0) or 0))
         X = X.base
     return offset - offset % mmap.ALLOCATIONGRANULARITY + len(owner) <= owner.size()
-
-
-def _extent(owner: Any) -> tuple[int, int] | None:
-    """Return the first and last address of an array's owner; None if it does not say."""
-    if isinstance(owner, np.ndarray):
-        return np.lib.array_utils.byte_bounds(owner) if owner.flags.owndata else None
-    try:
-        memory = np.frombuffer(owner, dtype=np.uint8)
-    except (BufferError, TypeError, ValueError):
-        return None
-    return np.lib.array_utils.byte_bounds(memory)
 
 
 # --- scipy ------------------------------------------------------------------------------------
@@ -278,21 +275,19 @@ _PART = 4  # times the bytes of a nested array, above which it is checked but no
 def _arrow(X: Any) -> Any:
     """Return what pyarrow holds with offsets of our own, all of them checked."""
     arrow = sys.modules["pyarrow"]
-    if isinstance(X, arrow.Table | arrow.RecordBatch):
-        X.validate()
-        before = X.columns
-        columns = [_arrow(column) for column in before]
-        if all(map(operator.is_, columns, before)):
-            return X
-        return type(X).from_arrays(columns, schema=X.schema)
-    if isinstance(X, arrow.ChunkedArray):
-        X.validate()
-        before = X.chunks
-        chunks = [_chunk(arrow, chunk) for chunk in before]
-        if all(map(operator.is_, chunks, before)):
-            return X
-        return arrow.chunked_array(chunks, type=X.type)
-    return _chunk(arrow, X) if isinstance(X, arrow.Array) else X
+    if isinstance(X, arrow.Array):
+        return _chunk(arrow, X)
+    if not isinstance(X, arrow.Table | arrow.RecordBatch | arrow.ChunkedArray):
+        return X
+    X.validate()
+    is_column = isinstance(X, arrow.ChunkedArray)
+    before = X.chunks if is_column else X.columns
+    after = list(map(_arrow, before))
+    if all(map(operator.is_, after, before)):
+        return X
+    if is_column:
+        return arrow.chunked_array(after, type=X.type)
+    return type(X).from_arrays(after, schema=X.schema)
 
 
 def _chunk(arrow: Any, chunk: Any) -> Any:

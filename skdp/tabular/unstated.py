@@ -53,7 +53,7 @@ from skdp.tabular.domain import (
 )
 from skdp.tabular.parts import NO_ROWS, ONE_PLACE, refuse_parts
 from skdp.tabular.rows import Rows, check_incomplete
-from skdp.user_code import interruptible, suppress_warnings
+from skdp.user_code import reading
 
 # --- rows as keys --------------------------------------------------------------------------------
 
@@ -384,7 +384,7 @@ class UncodedRows(CodedRows):
         self._columns, self.plans, self.named = columns, tuple(plans), named
         self._values: dict[int, NDArray[np.float64]] = {}
         keyed = [(j, *columns[j]) for j, plan in enumerate(plans) if plan.source == KEYS]
-        with suppress_warnings(), interruptible():
+        with reading():
             for j, plan in enumerate(plans):
                 if plan.source == NUMBERS:
                     self._values[j] = self._numbers(j, plan.kind)
@@ -416,23 +416,21 @@ class UncodedRows(CodedRows):
     def incomplete(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start to stop; NaN where a cell is missing, or its column has no numbers."""
         out = np.full((stop - start, len(self.plans)), np.nan)
-        rows: Any = slice(start, stop)
-        if self._positions is not None:
-            rows = self._positions[rows]
         for j, values in self._values.items():
-            out[:, j] = values[rows] / UNITS[self.plans[j].kind]
+            out[:, j] = self._part(values, start, stop) / UNITS[self.plans[j].kind]
         return out
 
     def missing_counts(self, columns: Sequence[int]) -> NDArray[np.int64]:
         """Return the number of rows without a value in some columns that are not stated."""
-        return np.array([self._missing_cells(j).sum() for j in columns], np.int64)
-
-    def _missing_cells(self, j: int) -> NDArray[np.bool_]:
-        if j in self._values:
-            return np.isnan(self._of_rows(self._values[j]))
-        keys = [key == (j, *MISSING) for key in self._keyed._keys]
-        place = self._keyed_columns.index(j)
-        return np.array([*keys, False])[self._of_rows(self._keyed._X[:, place])]
+        counts = np.zeros(len(columns), np.int64)
+        for i, j in enumerate(columns):
+            if j in self._values:
+                counts[i] = np.isnan(self._of_rows(self._values[j])).sum()
+                continue
+            keys = [key == (j, *MISSING) for key in self._keyed._keys]
+            places = self._of_rows(self._keyed._X[:, self._keyed_columns.index(j)])
+            counts[i] = np.array([*keys, False])[places].sum()
+        return counts
 
     def key_weights(
         self, weights: list[int], salt: int, without: Sequence[Key]
