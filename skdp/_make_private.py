@@ -300,17 +300,6 @@ def _replaced(step: Any, path: str, bounds: Any, facts: _Facts) -> Any:
     return private
 
 
-def _no_counterpart(step: Any, path: str) -> TypeError:
-    name = type(step).__name__
-    way_out = _INSTEAD.get(name)
-    if way_out is None:
-        model = f"{name}(...)" if hasattr(type(step), "predict") else "the whole pipeline"
-        way_out = (
-            f"DPTrainOnRelease({model}, target=...) trains it on a private release, at one cost"
-        )
-    return TypeError(f"{_where(path, step)} has no private counterpart: {way_out}.")
-
-
 def _search(step: Any, path: str, bounds: Any, facts: _Facts) -> Any:
     """Return the private search over the private counterpart of a search's estimator."""
     where, grid = _where(path, step), type(step) is sklearn_search.GridSearchCV
@@ -392,16 +381,17 @@ def _private(step: Any, path: str, bounds: Any, facts: _Facts) -> tuple[Any, Any
         private = _replaced(step, path, bounds, facts)
         return private, _after(private, bounds)
     public = not is_search(step) and type(step).__module__.startswith("sklearn.")
-    if has_price(step) or (public and _passes(step)):
+    inside = step.get_params(deep=True).values()  # of what learns nothing: estimators that might
+    passes = public and learns_nothing(step) and not any(hasattr(value, "fit") for value in inside)
+    if has_price(step) or passes:
         step = clone(step)
         return step, _after(step, bounds)
-    raise _no_counterpart(step, path)
-
-
-def _passes(step: Any) -> bool:
-    """Say whether a step learns nothing from rows and holds no estimator that might."""
-    inside = step.get_params(deep=True).values()
-    return learns_nothing(step) and not any(hasattr(value, "fit") for value in inside)
+    name = type(step).__name__
+    model = f"{name}(...)" if hasattr(type(step), "predict") else "the whole pipeline"
+    release = f"DPTrainOnRelease({model}, target=...) trains it on a private release, at one cost"
+    raise TypeError(
+        f"{_where(path, step)} has no private counterpart: {_INSTEAD.get(name, release)}."
+    )
 
 
 def _like(container: Any, **changes: Any) -> Any:

@@ -194,15 +194,11 @@ def _read(cell: Any) -> Any:
             return value if type(value) in _VALUES else None
     kind = type(cell)
     if kind.__name__ == "Interval" and kind.__module__.partition(".")[0] == "pandas":
-        return _of_interval(cell)
+        ends = read_cell(cell.left), read_cell(cell.right)
+        kinds = {family(end) for end in ends}
+        if kinds in ({"number"}, {"timestamp"}, {"duration"}) and cell.closed in _CLOSED:
+            return Interval(*ends, str(cell.closed))
     return None
-
-
-def _of_interval(cell: Any) -> Interval | None:
-    ends = read_cell(cell.left), read_cell(cell.right)
-    kinds = {family(end) for end in ends}
-    fit = kinds in ({"number"}, {"timestamp"}, {"duration"}) and cell.closed in _CLOSED
-    return Interval(*ends, str(cell.closed)) if fit else None
 
 
 def exact_number(value: Any) -> Any:
@@ -235,12 +231,6 @@ def exact_number(value: Any) -> Any:
     return value if value.bit_length() <= _BITS else None
 
 
-def _of_float(cell: Any) -> Any:
-    near = float(cell)
-    # A longer float than Python's may lie between two of them: it would be taken for another.
-    return exact_number(near) if near == cell else None
-
-
 def _of_numpy_date(cell: Any) -> Any:
     if np.datetime_data(cell.dtype)[0] in ("Y", "M", "W", "D"):
         days = cell.astype("datetime64[D]")
@@ -257,7 +247,8 @@ _READERS: dict[type, Any] = {
     int: lambda cell: exact_number(int.__int__(cell)),
     np.integer: int,
     float: lambda cell: exact_number(float.__float__(cell)),
-    np.floating: _of_float,
+    # A longer float than Python's may lie between two of them: it would be taken for another.
+    np.floating: lambda cell: exact_number(float(cell)) if float(cell) == cell else None,
     decimal.Decimal: lambda cell: exact_number(decimal.Decimal(cell)),
     fractions.Fraction: lambda cell: (
         exact_number(cell) if type(cell) is fractions.Fraction else None

@@ -349,14 +349,6 @@ def _outcomes(columns: list[NDArray], sizes: tuple[int, ...]) -> CodedRows:
 # --- released codes as a table --------------------------------------------------------------------
 
 
-def _known_again(domain: Domain, j: int, column: Any) -> bool:
-    """Say whether all categories in a column of a container are read as what they are."""
-    if str(getattr(column, "dtype", "")) == "Object":
-        return False  # polars can do next to nothing with it
-    codes, outside = domain.codes(j, column)
-    return bool(np.array_equal(codes, np.arange(domain.sizes[j])) and not outside.any())
-
-
 def _moments_of(values: Sequence[Any]) -> NDArray:
     """Return dates or durations of any kinds as an array of nanoseconds."""
     cells = [read_cell(value) for value in values]
@@ -459,7 +451,11 @@ def _categories(domain: Domain, j: int, label: Any, container: str, dtype: Any) 
 
         def known(candidate: Callable[[], Any] = candidate) -> Any:
             column = candidate()
-            return column if column is not None and _known_again(domain, j, column) else None
+            if column is None or str(getattr(column, "dtype", "")) == "Object":
+                return None  # polars can do next to nothing with objects
+            codes, outside = domain.codes(j, column)
+            same = np.array_equal(codes, np.arange(domain.sizes[j])) and not outside.any()
+            return column if same else None
 
         if (column := run_isolated(known, None, no_restart)) is not None:
             return column
@@ -614,7 +610,8 @@ def decoded(
                 columns.append(_points(domain, j, codes[:, j], container, dtype, rng))
             else:
                 column = _categories(domain, j, label, container, dtype)
-                long |= container == "numpy" and _is_long(column)
+                if container == "numpy" and column.dtype.kind in "iu":  # which floats cannot hold
+                    long |= any(abs(int(value)) > 2**53 for value in column.tolist())
                 columns.append(_taken(column, codes[:, j], container))
     if container == "numpy":
         return _stacked(columns, len(codes), types[0], long)
@@ -627,11 +624,6 @@ def decoded(
         return table
     by_name = {str(label): column for label, column in zip(labels, columns, strict=True)}
     return module.table(by_name) if container == "pyarrow" else module.DataFrame(by_name)
-
-
-def _is_long(column: NDArray) -> bool:
-    """Say whether whole numbers are among the categories that floats cannot hold."""
-    return column.dtype.kind in "iu" and any(abs(int(v)) > 2**53 for v in column.tolist())
 
 
 def _stacked(columns: list[NDArray], n: int, dtype: Any, long: bool) -> NDArray:

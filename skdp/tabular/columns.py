@@ -15,6 +15,7 @@ import datetime
 import decimal
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -227,9 +228,12 @@ def _as_type(value: Any, kind: str) -> Any:
         if kind == "integer":
             return value if type(value) is int else None
         if kind == "decimal":
-            return value if type(value) is decimal.Decimal else _exact_decimal(value)
+            if type(value) is float:  # as it is written
+                return decimal.Decimal(repr(value)) if np.isfinite(value) else None
+            return decimal.Decimal(value) if type(value) in (int, decimal.Decimal) else None
         if kind == "float":
-            return _as_float(value)
+            with suppress(OverflowError):
+                return float(value)
     if kind == "timestamp" and own == "date":
         return timestamp(ticks(value))
     if kind == "time" and own == "duration":  # since midnight, with nanoseconds
@@ -240,20 +244,6 @@ def _as_type(value: Any, kind: str) -> Any:
     if kind == "text" and value is not None:
         return _as_text(value, own)
     return None
-
-
-def _as_float(value: Any) -> float | None:
-    try:
-        return float(value)
-    except OverflowError:
-        return None
-
-
-def _exact_decimal(value: Any) -> decimal.Decimal | None:
-    """Return a whole number, or a float as it is written, as a decimal."""
-    if type(value) is float:
-        return decimal.Decimal(repr(value)) if np.isfinite(value) else None
-    return decimal.Decimal(value) if type(value) is int else None
 
 
 def _as_text(value: Any, own: str) -> str | None:

@@ -516,6 +516,7 @@ class Collected:
     ) -> None:
         self.n, self._uncoded = 0, 0  # rows: all, and those of `_waiting`
         self._unit, self._by, self._dropna = unit, by, dropna
+        self._id_type = ColumnType("integer") if unit is None else unit
         self._columns, self._types = list(columns), list(columns.values())
         self._places: dict[Any, int] = {}
         self.keys: list[Any] = []  # the number of a key is its place here
@@ -559,7 +560,11 @@ class Collected:
             coded(column, kind, own) for column, (own, kind) in zip(columns, self._by, strict=False)
         ]
         code, values = combined(parts, self._dropna)
-        to = [self._place(value) for value in values]
+        to = []
+        for key in values:
+            to.append(self._places.setdefault(identity(key), len(self.keys)))
+            if to[-1] == len(self.keys):
+                self.keys.append(key)
         code = np.array([*to, -1], dtype=np.int64)[code]
         numbers = [
             numbers_of(column, kind)
@@ -572,17 +577,6 @@ class Collected:
         self._pieces.append(piece if remaining.all() else piece.filter(pa.array(remaining)))
         if self.n > MOST_IN_MEMORY:
             or_raise(self._spill, lambda: SpillError(_FULL))
-
-    @property
-    def _id_type(self) -> ColumnType:
-        return ColumnType("integer") if self._unit is None else self._unit
-
-    def _place(self, key: Any) -> int:
-        """Return the number of a key."""
-        place = self._places.setdefault(identity(key), len(self.keys))
-        if place == len(self.keys):
-            self.keys.append(key)
-        return place
 
     def _spill(self) -> None:
         """Write coded rows to the files of their buckets."""

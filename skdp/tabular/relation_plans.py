@@ -318,7 +318,9 @@ class _Plans:
                 yield f"{_name(node)!r}, a function of your own"
             elif kind == "OPERATOR_TRY":
                 tried = True
-            elif not (_is_total(node) or (tried and _may_be_tried(node))):
+            elif not (
+                _is_total(node) or (tried and (kind == "OPERATOR_CAST" or _name(node) in _TRIED))
+            ):
                 with suppress(Exception):  # of constants alone, it may have a value
                     self._read(f"SELECT {_constant_sql(node)}")
                     return
@@ -441,10 +443,6 @@ def _is_total_aggregate(name: str, parts: list[Any]) -> bool:
         return _AGGREGATES.get(name) == len(parts) or (name == "count" and not parts)
     separators = [_constant(part) for part in parts[1:]]
     return _type(parts[0]) in _ADDED[name] and all(isinstance(s, str) for s in separators)
-
-
-def _may_be_tried(node: dict[str, Any]) -> bool:
-    return node.get("type") == "OPERATOR_CAST" or _name(node) in _TRIED
 
 
 def _constant(node: dict[str, Any]) -> Any:

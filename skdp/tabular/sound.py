@@ -13,6 +13,7 @@ interface), and a file that is truncated while it is mapped.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import mmap
 import operator
@@ -202,10 +203,6 @@ def _of_triples(cells: NDArray, i: NDArray, j: NDArray, rows: int, columns: int)
     return sparse.csr_array((cells[order], j[order], ends), shape=(rows, columns), copy=False)
 
 
-def _of_coordinates(X: Any, rows: int, columns: int) -> Any:
-    return _of_triples(_own_cells(X), _own(X.row, "iu"), _own(X.col, "iu"), rows, columns)
-
-
 def _of_keys(X: Any, rows: int, columns: int) -> Any:
     items = list(X.items())
     at = np.array([(operator.index(i), operator.index(j)) for (i, j), _ in items], dtype=np.int64)
@@ -243,7 +240,9 @@ def _of_diagonals(X: Any, rows: int, columns: int) -> Any:
 _FORMATS: dict[str, Callable[[Any, int, int], Any]] = {
     "csr": functools.partial(_compressed, make=sparse.csr_array, by_rows=True),
     "csc": functools.partial(_compressed, make=sparse.csc_array, by_rows=False),
-    "coo": _of_coordinates,
+    "coo": lambda X, rows, columns: _of_triples(
+        _own_cells(X), _own(X.row, "iu"), _own(X.col, "iu"), rows, columns
+    ),
     "bsr": _of_blocks,
     "lil": _of_lists,
     "dok": _of_keys,
@@ -312,19 +311,15 @@ def _chunk(arrow: Any, chunk: Any) -> Any:
         own.view(arrow.binary_view()).validate(full=True)
         return own
     if chunk.type.num_fields:
-        own = chunk if _is_small_part(arrow, chunk) else _rebuilt(chunk)
+        size = 0
+        with contextlib.suppress(arrow.ArrowException):  # before pyarrow 19, of text views
+            size = chunk.nbytes
+        # A small part of a large array would be copied with all of it.
+        is_small_part = chunk.get_total_buffer_size() > _PART * size + 2**20
+        own = chunk if is_small_part else _rebuilt(chunk)
         own.validate(full=True)
         return own
     return chunk
-
-
-def _is_small_part(arrow: Any, chunk: Any) -> bool:
-    """Whether an array is a small part of a large one, which would be copied with all of it."""
-    try:
-        size = chunk.nbytes
-    except arrow.ArrowException:  # before pyarrow 19, of text views
-        size = 0
-    return bool(chunk.get_total_buffer_size() > _PART * size + 2**20)
 
 
 def _rebuilt(chunk: Any, places: int | None = None) -> Any:
