@@ -15,10 +15,8 @@ where a task ran twice, its result is counted once. (An accumulator would add bo
 from __future__ import annotations
 
 import functools
-import glob
 import itertools
 import math
-import os
 import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +29,7 @@ from numpy.typing import NDArray
 from skdp._docstrings import shared_texts
 from skdp._threads import in_threads, usable_cores
 from skdp.core.table import added
+from skdp.tabular.containers import cut
 from skdp.tabular.parts import (
     FoldTask,
     ParquetReader,
@@ -39,6 +38,7 @@ from skdp.tabular.parts import (
     StreamReader,
     batches_of,
     check_same,
+    files_at,
     itself,
     names_of,
     needed,
@@ -258,17 +258,11 @@ def from_arrays(parts: Iterable[Any], *, columns: Any = None) -> Source:
 
 def _head(table: Any) -> Any:
     """Return a table without its rows; ValueError if its parts contradict each other."""
-
-    def cut() -> Any:
-        if not hasattr(table, "shape") or hasattr(table, "tocsr"):  # the latter is sparse
-            raise TypeError
-        if hasattr(own, "iloc"):
-            return own.iloc[:0]
-        return own.slice(0, 0) if hasattr(own, "slice") else own[:0]
-
     own = sound(table, "parts")
     text = f"parts must be arrays or tables of shape (n, d), got {type(table).__name__}"
-    return or_raise(cut, lambda: TypeError(text))
+    if not hasattr(table, "shape") or hasattr(table, "tocsr"):  # the latter is sparse
+        raise TypeError(text)
+    return or_raise(lambda: cut(own, 0, 0), lambda: TypeError(text))
 
 
 @shared_texts
@@ -312,7 +306,7 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
     parquet = needed("pyarrow.parquet", "parquet")
     names = names_of(columns)
     handles, heads = [], []
-    for path in _files(paths):
+    for path in files_at(paths):
         with parquet.ParquetFile(path) as file:
             head = file.schema_arrow.remove_metadata().empty_table()
             names = tuple(head.column_names) if names is None else names
@@ -326,25 +320,6 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
         active_session()
         where = SparkFiles()
     return Source(tuple(handles), ParquetReader(names), where, tuple(heads), names)
-
-
-def _files(paths: Any) -> list[str]:
-    """Return the files that paths, folders and patterns name, in order."""
-    single = isinstance(paths, str | os.PathLike)
-    names: list[str] = []
-    for path in map(os.fspath, [paths] if single else paths):
-        if os.path.isdir(path):
-            files = sorted(glob.glob(os.path.join(glob.escape(path), "*.parquet")))
-        elif os.path.exists(path):
-            files = [path]
-        else:
-            files = sorted(glob.glob(path))
-        if not files:
-            raise FileNotFoundError(f"no Parquet file at {path!r}")
-        names += files
-    if not names:
-        raise FileNotFoundError("paths must name at least one Parquet file")
-    return names
 
 
 @shared_texts

@@ -150,8 +150,8 @@ _OUTSIDE = (
 class CodedRows(Rows):
     """Private rows as codes of a public domain; each is in range of the column's size."""
 
-    def __init__(self, codes: NDArray, sizes: tuple[int, ...]) -> None:
-        super().__init__(codes)
+    def __init__(self, codes: NDArray, sizes: tuple[int, ...], *, filtered: bool = False) -> None:
+        super().__init__(codes, filtered=filtered)
         self.sizes = sizes
 
     def codes(self, start: int, stop: int) -> NDArray[np.int64]:
@@ -288,9 +288,7 @@ def check_outcomes(y_true: Any, y_pred: Any, *, estimator: str, classes: NDArray
     A label that is not among the classes (public, sorted) has the code behind the last one, and
     equals no label. Errors are those of `check_labels`, and different lengths.
     """
-    true = _codes(y_true, classes, estimator, "y_true")
-    predicted = _codes(y_pred, classes, estimator, "y_pred")
-    _same_length(true, predicted, "y_pred")
+    true, predicted = _pair((y_true, classes), (y_pred, classes), "y_pred", estimator)
     size = len(classes)
     right = (true == predicted) & (true < size)
     return _outcomes([true, predicted, right], (size + 1, size + 1, 2))
@@ -303,9 +301,7 @@ def check_scores(
 
     A score beyond the edges is in the nearest bin; one that is no finite number is refused.
     """
-    true = _codes(y_true, classes, estimator, "y_true")
-    scores = _numbers(y_score, estimator, "y_score")
-    _same_length(true, scores, "y_score")
+    true, scores = _pair((y_true, classes), (y_score, None), "y_score", estimator)
     cells, _ = bins.codes(scores)
     return _outcomes([true, cells], (len(classes) + 1, bins.size))
 
@@ -315,35 +311,29 @@ def check_errors(y_true: Any, y_pred: Any, *, estimator: str, targets: bool) -> 
 
     Numbers are clipped to 1e100. Errors as `check_outcomes`.
     """
-    true = _numbers(y_true, estimator, "y_true")
-    predicted = _numbers(y_pred, estimator, "y_pred")
-    _same_length(true, predicted, "y_pred")
+    true, predicted = _pair((y_true, None), (y_pred, None), "y_pred", estimator)
     distance = np.abs(true - predicted)
     columns = [true, distance] if targets else [distance]
     return Rows(np.column_stack(columns), filtered=True)
 
 
-def _codes(labels: Any, classes: NDArray, estimator: str, name: str) -> NDArray[np.int64]:
-    refuse_parts(labels, estimator, ONE_PLACE, name=name)
-    codes, _ = check_labels(labels, None, estimator=estimator, classes=classes, name=name)
-    return np.where(codes < 0, len(classes), codes)
-
-
-def _numbers(numbers: Any, estimator: str, name: str) -> NDArray[np.float64]:
-    refuse_parts(numbers, estimator, ONE_PLACE, name=name)
-    values, _ = check_labels(numbers, None, estimator=estimator, name=name)
-    return np.clip(values, -_FARTHEST, _FARTHEST)
-
-
-def _same_length(first: NDArray, second: NDArray, name: str) -> None:
-    if len(first) != len(second):
+def _pair(true: Any, other: Any, name: str, estimator: str) -> list[NDArray]:
+    """Return two columns of (labels, classes) as codes or, where classes are None, as numbers."""
+    columns = []
+    for (labels, classes), own in ((true, "y_true"), (other, name)):
+        refuse_parts(labels, estimator, ONE_PLACE, name=own)
+        values, _ = check_labels(labels, None, estimator=estimator, classes=classes, name=own)
+        if classes is None:
+            columns.append(np.clip(values, -_FARTHEST, _FARTHEST))
+        else:
+            columns.append(np.where(values < 0, len(classes), values))
+    if len(columns[0]) != len(columns[1]):
         raise ValueError(_OTHER_LENGTH.format(y=name).replace("X and", "y_true and"))
+    return columns
 
 
 def _outcomes(columns: list[NDArray], sizes: tuple[int, ...]) -> CodedRows:
-    rows = CodedRows(np.column_stack(columns).astype(_code_type(sizes)), sizes)
-    rows.filtered = True
-    return rows
+    return CodedRows(np.column_stack(columns).astype(_code_type(sizes)), sizes, filtered=True)
 
 
 # --- released codes as a table --------------------------------------------------------------------

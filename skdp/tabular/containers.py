@@ -171,25 +171,20 @@ def readable_as(dtype: Any) -> str:
     return {"decimals": OBJECTS, "other text": "text"}.get(content, content)
 
 
-def type_range(dtype: Any) -> tuple[float, float]:
-    """Return the least and the greatest number that a column of a type can hold: 0 and 1 of bool.
-
-    Infinite where the type says nothing.
-    """
-    name = str(getattr(dtype, "pyarrow_dtype", dtype)).lower()
-    if name in ("bool", "boolean"):
-        return 0.0, 1.0
-    if name in _INTEGERS:
-        limits = np.iinfo(name)
-        return float(limits.min), float(limits.max)
-    return -np.inf, np.inf
-
-
 def type_ranges(X: Any) -> Floats:
-    """Return the ends of what the type of each column can hold, shape (2, n_features)."""
+    """Return the ends of what the type of each column can hold, shape (2, n_features).
+
+    0 and 1 of booleans; infinite where a type says nothing.
+    """
     arrow_column = hasattr(X, "to_pylist") and not hasattr(X, "column_names")
     types = [X.type] if arrow_column else column_types(X)
-    ranges = np.array([type_range(dtype) for dtype in types], dtype=np.float64)
+    ranges = np.tile([-np.inf, np.inf], (len(types), 1))
+    for j, dtype in enumerate(types):
+        name = str(getattr(dtype, "pyarrow_dtype", dtype)).lower()
+        if name in ("bool", "boolean"):
+            ranges[j] = 0.0, 1.0
+        elif name in _INTEGERS:
+            ranges[j] = np.iinfo(name).min, np.iinfo(name).max
     shape: Any = getattr(X, "shape", ())
     width = shape[1] if len(shape) == 2 else 1
     return np.broadcast_to(ranges.reshape(-1, 2).T, (2, width))

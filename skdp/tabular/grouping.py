@@ -54,6 +54,7 @@ from skdp.tabular.parts import (
     Source,
     check_same,
     chosen,
+    files_at,
     heads_of,
     is_parts,
     len_of,
@@ -282,15 +283,9 @@ def opened(table: Any) -> Any:
     if not isinstance(table, str | os.PathLike):
         return table
     path = os.fspath(table)
-    if os.path.isdir(path):
-        path = os.path.join(glob.escape(path), "*.parquet")
-    if not path.endswith((".parquet", ".parq")):
+    if not (os.path.isdir(path) or path.endswith((".parquet", ".parq"))):
         raise ValueError("a table that is named by a path must be Parquet files (.parquet)")
-    if "*" not in path and not Path(path).exists():
-        raise FileNotFoundError(f"no file {path!r}")
-    files = [path] if Path(path).exists() else sorted(glob.glob(path))
-    if not files:
-        raise FileNotFoundError(f"no Parquet file at {path!r}")
+    files = files_at(path)
     heads = [needed("pyarrow.parquet", "parquet").read_schema(file) for file in files]
     check_same([head.remove_metadata().empty_table() for head in heads], None)
     try:

@@ -13,6 +13,7 @@ released then, and what was charged stays charged.
 from __future__ import annotations
 
 import functools
+import glob
 import hashlib
 import importlib.metadata
 import os
@@ -133,6 +134,25 @@ def names_of(columns: Any) -> tuple[Any, ...] | None:
     if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
         raise TypeError(f"columns must be a sequence of names, got {type(columns).__name__}")
     return tuple(columns)
+
+
+def files_at(paths: Any) -> list[str]:
+    """Return the Parquet files that paths, folders and patterns name, in order."""
+    single = isinstance(paths, str | os.PathLike)
+    names: list[str] = []
+    for path in map(os.fspath, [paths] if single else paths):
+        if os.path.isdir(path):
+            files = sorted(glob.glob(os.path.join(glob.escape(path), "*.parquet")))
+        elif os.path.exists(path):
+            files = [path]
+        else:
+            files = sorted(glob.glob(path))
+        if not files:
+            raise FileNotFoundError(f"no Parquet file at {path!r}")
+        names += files
+    if not names:
+        raise FileNotFoundError("paths must name at least one Parquet file")
+    return names
 
 
 def check_same(heads: list[Any], columns: tuple[Any, ...] | None) -> None:
