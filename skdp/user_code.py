@@ -28,18 +28,9 @@ if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter, Share
 
 __all__ = [
-    "cancellable",
-    "foreign_code",
-    "interruptible",
-    "no_restart",
-    "or_raise",
-    "reading",
-    "run_isolated",
-    "silent",
-    "suppress_warnings",
-    "untracked",
-    "user_code",
-]
+    "cancellable", "foreign_code", "interruptible", "no_restart", "or_raise", "reading",
+    "run_isolated", "silent", "suppress_warnings", "untracked", "user_code",
+]  # fmt: skip
 
 
 # The locks here are reentrant: a signal handler or a destructor that fits may interrupt their

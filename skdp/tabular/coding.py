@@ -493,16 +493,13 @@ def _as_numbers(bins: Bins, values: NDArray, codes: NDArray, dtype: Any) -> tupl
     number = _number_type(dtype)
     if number is None or number == np.float64:
         return values, number is not None
-    if number.kind in "iu":
-        limits = np.iinfo(number)
-        low, high = max(limits.min, -(2**53)), min(limits.max, 2**53)
-        if bins.integer and low <= np.floor(bins.edges[0]) and np.ceil(bins.edges[-1]) <= high:
-            return values.astype(number), True
-        return values, False
-    if bins.integer:
-        exact = 2.0 ** (np.finfo(number).nmant + 1)
-        fits = -exact <= np.floor(bins.edges[0]) and np.ceil(bins.edges[-1]) <= exact
-        return (values.astype(number), True) if fits else (values, False)
+    if bins.integer or number.kind in "iu":
+        high = 2.0**53 if number.kind in "iu" else 2.0 ** (np.finfo(number).nmant + 1)
+        low = -high
+        if number.kind in "iu":
+            low, high = max(np.iinfo(number).min, low), min(np.iinfo(number).max, high)
+        fits = low <= np.floor(bins.edges[0]) and np.ceil(bins.edges[-1]) <= high
+        return (values.astype(number), True) if fits and bins.integer else (values, False)
     # A shorter float: rounding must not move a point to the next cell.
     with np.errstate(all="ignore"):
         short = bins.edges.astype(number)

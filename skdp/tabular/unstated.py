@@ -313,10 +313,13 @@ def column_plans(
         raise ValueError(f"domain names columns that X does not have: {unknown}")
     plans = []
     for j, label in enumerate(names):
-        if label in known and not is_integer(known[label]):
-            plans.append(ColumnPlan(label, STATED, _as_stated(known[label], X, j)))
-            continue
         dtype = _type_at(X, j)
+        if label in known and not is_integer(spec := known[label]):
+            if is_range(spec):  # of whole numbers, where the type of the column is
+                number = _number_type(dtype)
+                spec = Bins.regular(*spec, integer=number is not None and number.kind in "iu")
+            plans.append(ColumnPlan(label, STATED, spec))
+            continue
         values = _listed(X, j, dtype, label, categories)
         if values is None and label in known:
             if (kind := kind_of(dtype, schema.container)) in ("text", "temporal"):
@@ -331,14 +334,6 @@ def column_plans(
             values = [*values, None]
         plans.append(ColumnPlan(label, OF_TYPE, values))
     return plans
-
-
-def _as_stated(spec: Any, X: Any, j: int) -> Any:
-    """Return a stated column; of a range of whole numbers, `Bins` that know it."""
-    if not is_range(spec):
-        return spec
-    number = _number_type(_type_at(X, j))
-    return Bins.regular(*spec, integer=number is not None and number.kind in "iu")
 
 
 def stand_in(plans: Sequence[ColumnPlan], *, named: bool) -> Domain:
