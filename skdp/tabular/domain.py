@@ -482,20 +482,18 @@ class Domain:
         `kinds` are from `skdp.tabular.containers.kind_of`; in a `table` each column has its own.
         """
         for kind, label, column in zip(kinds, labels, self._columns, strict=True):
-            bins = isinstance(column, _Numbers)
-            if kind == "number":
-                if isinstance(column, _Categories) and column.only_text:
-                    raise TypeError(
-                        f"X has numbers in column {label!r}, of which the domain lists text only: "
-                        "list numbers, or convert the column to text"
-                    )
+            bins = column.bins if isinstance(column, _Numbers) else None
+            if kind == "number" and isinstance(column, _Categories) and column.only_text:
+                raise TypeError(
+                    f"X has numbers in column {label!r}, of which the domain lists text only: "
+                    "list numbers, or convert the column to text"
+                )
+            of_dates = bins is not None and bins.kind != NUMBER
+            refused = {"text": not column.is_text, "temporal": bins is not None and not of_dates}
+            if not refused.get(kind):
                 continue
-            unlike = "Bins" if bins else "no text among its categories"
+            unlike = "no text among its categories" if bins is None else "Bins"
             what = "dates, times or durations" if kind == "temporal" else "text"
-            if not kind or not (bins or (kind == "text" and not column.is_text)):
-                continue
-            if kind == "temporal" and isinstance(column, _Numbers) and column.bins.kind != NUMBER:
-                continue
             if table:
                 text = f"X has {what} in column {label!r}, which has {unlike} in the domain"
             else:
@@ -629,9 +627,5 @@ def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Ca
             f"{type(spec).__name__}"
         )
     dates = getattr(getattr(spec, "dtype", None), "kind", "") in ("m", "M")
-    values = (
-        spec.tolist()
-        if hasattr(spec, "tolist") and not dates
-        else list(islice(spec, MAX_CODES + 1))
-    )
-    return _Categories(values, other, has_other, name)
+    values = spec.tolist() if hasattr(spec, "tolist") and not dates else spec
+    return _Categories(list(islice(values, MAX_CODES + 1)), other, has_other, name)

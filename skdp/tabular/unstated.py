@@ -235,9 +235,6 @@ class ColumnPlan:
         return self.source in (NUMBERS, KEYS)
 
 
-# --- what types say ---------------------------------------------------------------------------
-
-
 def _type_at(X: Any, j: int) -> Any:
     """Return the type of a column, with the values that it may list."""
     types = column_types(X)
