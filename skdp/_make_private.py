@@ -35,6 +35,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 import skdp.impute
+from skdp import preprocessing as ours
 from skdp.base import CallContext, check_without_rows
 from skdp.base.leaks import has_price, is_search, learns_nothing
 from skdp.budget import PrivacyBudget
@@ -52,16 +53,6 @@ from skdp.model_selection._scorer import SCORES_WITH_BOUNDS
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPKernelDensity, DPNearestCentroid
 from skdp.parameters import check_kind
-from skdp.preprocessing import (
-    DPKBinsDiscretizer,
-    DPMinMaxScaler,
-    DPOneHotEncoder,
-    DPOrdinalEncoder,
-    DPQuantileTransformer,
-    DPRobustScaler,
-    DPStandardScaler,
-    DPTargetEncoder,
-)
 
 __all__ = ["make_private"]
 
@@ -113,17 +104,19 @@ _COMPUTES_ONLY: dict[str, Callable[[Any], bool]] = {
 }
 
 _COUNTERPARTS: dict[type, _Counterpart] = {
-    preprocessing.StandardScaler: _Counterpart(DPStandardScaler, enough=0.002),
-    preprocessing.MinMaxScaler: _Counterpart(DPMinMaxScaler, enough=0.01),
-    preprocessing.RobustScaler: _Counterpart(DPRobustScaler),
-    preprocessing.QuantileTransformer: _Counterpart(DPQuantileTransformer, dropped=("subsample",)),
-    preprocessing.OneHotEncoder: _Counterpart(DPOneHotEncoder, enough=0.005),
-    preprocessing.OrdinalEncoder: _Counterpart(DPOrdinalEncoder, enough=0.005),
+    preprocessing.StandardScaler: _Counterpart(ours.DPStandardScaler, enough=0.002),
+    preprocessing.MinMaxScaler: _Counterpart(ours.DPMinMaxScaler, enough=0.01),
+    preprocessing.RobustScaler: _Counterpart(ours.DPRobustScaler),
+    preprocessing.QuantileTransformer: _Counterpart(
+        ours.DPQuantileTransformer, dropped=("subsample",)
+    ),
+    preprocessing.OneHotEncoder: _Counterpart(ours.DPOneHotEncoder, enough=0.005),
+    preprocessing.OrdinalEncoder: _Counterpart(ours.DPOrdinalEncoder, enough=0.005),
     preprocessing.TargetEncoder: _Counterpart(
-        DPTargetEncoder, dropped=("cv", "shuffle", "random_state")
+        ours.DPTargetEncoder, dropped=("cv", "shuffle", "random_state")
     ),
     preprocessing.KBinsDiscretizer: _Counterpart(
-        DPKBinsDiscretizer, dropped=("quantile_method", "subsample")
+        ours.DPKBinsDiscretizer, dropped=("quantile_method", "subsample")
     ),
     impute.SimpleImputer: _Counterpart(skdp.impute.DPSimpleImputer),
     feature_selection.SelectKBest: _Counterpart(DPSelectKBest, ("score_func",)),
@@ -258,11 +251,11 @@ def _is_pair(bounds: Any) -> bool:
 
 def _after(step: Any, bounds: Any) -> Any:
     """Return the bounds of a step's output, as far as its parameters tell, or None."""
-    if isinstance(step, DPMinMaxScaler):
+    if isinstance(step, ours.DPMinMaxScaler):
         return tuple(step.feature_range) if step.clip or bounds is not None else None
-    if isinstance(step, DPQuantileTransformer) and step.output_distribution == "uniform":
+    if isinstance(step, ours.DPQuantileTransformer) and step.output_distribution == "uniform":
         return (0, 1)
-    if isinstance(step, DPOneHotEncoder):
+    if isinstance(step, ours.DPOneHotEncoder):
         return (0, 1)
     if isinstance(step, preprocessing.Normalizer):
         return (-1, 1)

@@ -73,7 +73,6 @@ class ColumnType:
 
 ANY, OTHER = ColumnType("any"), ColumnType("other")
 STATED_TYPES = ("text", "boolean", "integer", "float", "date", "timestamp")
-_NUMBERS = ("boolean", "integer", "float", "decimal")
 _NAMES = {
     "text": "text", "boolean": "booleans", "integer": "whole numbers", "float": "numbers",
     "decimal": "decimal numbers", "date": "dates (datetime.date)", "bytes": "bytes",
