@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp._config import noise_is_seeded
+from skdp._docstrings import shared_texts
 from skdp._version import __version__
 from skdp.core.table import _chunk_rows, added, fold_span
 from skdp.exceptions import PrivacyLeakError, SourceError
@@ -84,6 +85,7 @@ class Engine(Protocol):
         """Return the sum of ``task(part)`` over the parts, each counted once, in any order."""
 
 
+@shared_texts
 @dataclass(frozen=True, repr=False, eq=False)
 class Source:
     """A table in parts, to be passed instead of X; made by the functions of `skdp.engines`.
