@@ -35,6 +35,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 import skdp.impute
+from skdp import preprocessing as ours
 from skdp.base import CallContext, check_without_rows
 from skdp.base.leaks import has_price, is_search, learns_nothing
 from skdp.budget import PrivacyBudget
@@ -52,16 +53,6 @@ from skdp.model_selection._scorer import SCORES_WITH_BOUNDS
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPKernelDensity, DPNearestCentroid
 from skdp.parameters import check_kind
-from skdp.preprocessing import (
-    DPKBinsDiscretizer,
-    DPMinMaxScaler,
-    DPOneHotEncoder,
-    DPOrdinalEncoder,
-    DPQuantileTransformer,
-    DPRobustScaler,
-    DPStandardScaler,
-    DPTargetEncoder,
-)
 
 __all__ = ["make_private"]
 
@@ -113,17 +104,19 @@ _COMPUTES_ONLY: dict[str, Callable[[Any], bool]] = {
 }
 
 _COUNTERPARTS: dict[type, _Counterpart] = {
-    preprocessing.StandardScaler: _Counterpart(DPStandardScaler, enough=0.002),
-    preprocessing.MinMaxScaler: _Counterpart(DPMinMaxScaler, enough=0.01),
-    preprocessing.RobustScaler: _Counterpart(DPRobustScaler),
-    preprocessing.QuantileTransformer: _Counterpart(DPQuantileTransformer, dropped=("subsample",)),
-    preprocessing.OneHotEncoder: _Counterpart(DPOneHotEncoder, enough=0.005),
-    preprocessing.OrdinalEncoder: _Counterpart(DPOrdinalEncoder, enough=0.005),
+    preprocessing.StandardScaler: _Counterpart(ours.DPStandardScaler, enough=0.002),
+    preprocessing.MinMaxScaler: _Counterpart(ours.DPMinMaxScaler, enough=0.01),
+    preprocessing.RobustScaler: _Counterpart(ours.DPRobustScaler),
+    preprocessing.QuantileTransformer: _Counterpart(
+        ours.DPQuantileTransformer, dropped=("subsample",)
+    ),
+    preprocessing.OneHotEncoder: _Counterpart(ours.DPOneHotEncoder, enough=0.005),
+    preprocessing.OrdinalEncoder: _Counterpart(ours.DPOrdinalEncoder, enough=0.005),
     preprocessing.TargetEncoder: _Counterpart(
-        DPTargetEncoder, dropped=("cv", "shuffle", "random_state")
+        ours.DPTargetEncoder, dropped=("cv", "shuffle", "random_state")
     ),
     preprocessing.KBinsDiscretizer: _Counterpart(
-        DPKBinsDiscretizer, dropped=("quantile_method", "subsample")
+        ours.DPKBinsDiscretizer, dropped=("quantile_method", "subsample")
     ),
     impute.SimpleImputer: _Counterpart(skdp.impute.DPSimpleImputer),
     feature_selection.SelectKBest: _Counterpart(DPSelectKBest, ("score_func",)),
@@ -258,11 +251,11 @@ def _is_pair(bounds: Any) -> bool:
 
 def _after(step: Any, bounds: Any) -> Any:
     """Return the bounds of a step's output, as far as its parameters tell, or None."""
-    if isinstance(step, DPMinMaxScaler):
+    if isinstance(step, ours.DPMinMaxScaler):
         return tuple(step.feature_range) if step.clip or bounds is not None else None
-    if isinstance(step, DPQuantileTransformer) and step.output_distribution == "uniform":
+    if isinstance(step, ours.DPQuantileTransformer) and step.output_distribution == "uniform":
         return (0, 1)
-    if isinstance(step, DPOneHotEncoder):
+    if isinstance(step, ours.DPOneHotEncoder):
         return (0, 1)
     if isinstance(step, preprocessing.Normalizer):
         return (-1, 1)
@@ -298,17 +291,6 @@ def _replaced(step: Any, path: str, bounds: Any, facts: _Facts) -> Any:
         private.set_params(bounds=bounds)
         facts.used.add("bounds")
     return private
-
-
-def _no_counterpart(step: Any, path: str) -> TypeError:
-    name = type(step).__name__
-    way_out = _INSTEAD.get(name)
-    if way_out is None:
-        model = f"{name}(...)" if hasattr(type(step), "predict") else "the whole pipeline"
-        way_out = (
-            f"DPTrainOnRelease({model}, target=...) trains it on a private release, at one cost"
-        )
-    return TypeError(f"{_where(path, step)} has no private counterpart: {way_out}.")
 
 
 def _search(step: Any, path: str, bounds: Any, facts: _Facts) -> Any:
@@ -392,16 +374,17 @@ def _private(step: Any, path: str, bounds: Any, facts: _Facts) -> tuple[Any, Any
         private = _replaced(step, path, bounds, facts)
         return private, _after(private, bounds)
     public = not is_search(step) and type(step).__module__.startswith("sklearn.")
-    if has_price(step) or (public and _passes(step)):
+    inside = step.get_params(deep=True).values()  # of what learns nothing: estimators that might
+    passes = public and learns_nothing(step) and not any(hasattr(value, "fit") for value in inside)
+    if has_price(step) or passes:
         step = clone(step)
         return step, _after(step, bounds)
-    raise _no_counterpart(step, path)
-
-
-def _passes(step: Any) -> bool:
-    """Say whether a step learns nothing from rows and holds no estimator that might."""
-    inside = step.get_params(deep=True).values()
-    return learns_nothing(step) and not any(hasattr(value, "fit") for value in inside)
+    name = type(step).__name__
+    model = f"{name}(...)" if hasattr(type(step), "predict") else "the whole pipeline"
+    release = f"DPTrainOnRelease({model}, target=...) trains it on a private release, at one cost"
+    raise TypeError(
+        f"{_where(path, step)} has no private counterpart: {_INSTEAD.get(name, release)}."
+    )
 
 
 def _like(container: Any, **changes: Any) -> Any:

@@ -233,7 +233,8 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         if n_features is None:
             return math.nan
         if self._of_classes:
-            return allowance.label_moments_std(n_features)
+            unit = np.ones(n_features)
+            return allowance.query_std(label_moments(-unit, unit, 2))
         return allowance.gram_std(n_features + 1)
 
     def _score_classes(self, session: Session, stated: Any, classes: Any) -> None:

@@ -146,7 +146,10 @@ class DPGaussianNB(_NaiveBayes):
         # of sums and squares, which is Gaussian from 12 columns on, the error on wine (13 columns,
         # 178 rows, epsilon 1) was .36 with a delta of 1e-6 and .24 with 0. Where there are more
         # rows, and squares, errors of both noises were equal within .01 (breast cancer, wine).
-        return math.nan if n_features is None else allowance.label_vectors_std(n_features)
+        if n_features is None:
+            return math.nan
+        unit = np.ones(n_features)
+        return allowance.query_std(label_vectors(ScaledBox(-unit, unit), 2))
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         learned = self._bounds(session, public)

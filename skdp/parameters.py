@@ -276,11 +276,6 @@ def _ndim(side: Any) -> int:
         return 2
 
 
-def _is_number(side: Any) -> bool:
-    """Say whether a bound is a number of any type."""
-    return _ndim(side) == 0 and np.asarray(side).dtype.kind in "biufO"
-
-
 class BoundsWithRisk(tuple[Any, Any]):
     """Bounds (low, high) that `skdp.describe` learned, and what the rows beyond them may weigh.
 
@@ -340,7 +335,7 @@ def _by_name(
                 f"bounds of column {name!r} must be a pair (low, high) of numbers; learned and "
                 "stated bounds do not mix"
             )
-        if not all(_is_number(side) for side in pair):
+        if any(_ndim(side) or np.asarray(side).dtype.kind not in "biufO" for side in pair):
             raise TypeError(f"bounds of column {name!r} must be a pair (low, high) of numbers")
     lows, highs = [bounds[name][0] for name in names], [bounds[name][1] for name in names]
     return BoundsWithRisk(lows, highs, tuple(_learned_of(bounds[name])[0] for name in names))

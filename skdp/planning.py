@@ -21,7 +21,6 @@ from skdp.core import (
     Ball,
     Box,
     Mean,
-    ScaledBox,
     Session,
     Stability,
     Terms,
@@ -168,21 +167,9 @@ class Allowance:
         query = moments(np.full(size, -1.0), np.ones(size))
         return self.query_std(query, lambda query: float(query.image.unit[size]))
 
-    def label_moments_std(self, size: int) -> float:
-        """Return that of a sum of values or squares of one of several classes."""
-        from skdp.queries import label_moments
-
-        return self.query_std(label_moments(np.full(size, -1.0), np.ones(size), 2))
-
     def box_std(self, size: int) -> float:
         """Return that of a sum of values of so many columns, in half widths of their bounds."""
         return self.query_std(Mean(Box(np.full(size, -1.0), np.ones(size), per_feature=True)))
-
-    def label_vectors_std(self, size: int) -> float:
-        """Return that of a sum of values of one of several classes, without squares."""
-        from skdp.queries import label_vectors
-
-        return self.query_std(label_vectors(ScaledBox(np.full(size, -1.0), np.ones(size)), 2))
 
     def ball_std(self, size: int) -> float:
         """Return that of a sum of rows of so many columns, in a ball of radius 1."""

@@ -28,17 +28,9 @@ if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter, Share
 
 __all__ = [
-    "cancellable",
-    "foreign_code",
-    "interruptible",
-    "no_restart",
-    "or_raise",
-    "run_isolated",
-    "silent",
-    "suppress_warnings",
-    "untracked",
-    "user_code",
-]
+    "cancellable", "foreign_code", "interruptible", "no_restart", "or_raise", "reading",
+    "run_isolated", "silent", "suppress_warnings", "untracked", "user_code",
+]  # fmt: skip
 
 
 # The locks here are reentrant: a signal handler or a destructor that fits may interrupt their
@@ -79,8 +71,6 @@ class _Silence:
 
 
 _SILENCE = _Silence()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_SILENCE.forked)
 
 
 @contextmanager
@@ -167,6 +157,7 @@ class _Muffler:
 
 _MUFFLER = _Muffler()
 if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_SILENCE.forked)
     os.register_at_fork(after_in_child=_MUFFLER.forked)
 
 
@@ -263,6 +254,13 @@ def interruptible() -> Iterator[None]:
     if reason is not None:
         reason.__context__ = None  # a frame that was interrupted may hold rows
         raise reason.with_traceback(None) from None
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Read cells: no cell causes a warning or an exception, but signals do."""
+    with suppress_warnings(), interruptible():
+        yield
 
 
 def run_isolated(make: Callable[[], Any], default: Any, restart: Callable[[int], None]) -> Any:
@@ -375,7 +373,7 @@ def untracked() -> Iterator[None]:
 @contextmanager
 def foreign_code(meter: Meter) -> Iterator[None]:
     """Run a user's code on rows without warnings, releases and tracking."""
-    with meter.without_releases(), suppress_warnings(), interruptible(), untracked():
+    with meter.without_releases(), reading(), untracked():
         yield
 
 

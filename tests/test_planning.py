@@ -366,8 +366,8 @@ def test_no_deviation_is_written_twice():
     names = [name for name in vars(Allowance) if re.search("std|noise|scale|edge", name)]
     assert names == [
         "query_std", "std", "cell_std", "cell_scale", "mean_cell_noise", "moments_std",
-        "variance_std", "label_moments_std", "box_std", "label_vectors_std", "ball_std", "bins_std",
-        "learning_std", "choice_scale", "gram_std", "spectral_edge", "gram_noise",
+        "variance_std", "box_std", "ball_std", "bins_std", "learning_std", "choice_scale",
+        "gram_std", "spectral_edge", "gram_noise",
     ]  # fmt: skip
     drawing = {kind for kind in reviewed_types() if hasattr(kind, "noised")}
     assert drawing == {Independent, Spherical, Joint, Symmetric}

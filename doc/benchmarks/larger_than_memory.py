@@ -53,7 +53,7 @@ class Generated:
 def source(way, folder, n):
     """Return what is fitted."""
     from skdp import engines
-    from skdp.engines._workers import Threads
+    from skdp.engines import Threads
 
     if way == "memory map":
         return np.load(folder / "rows.npy", mmap_mode="r")

@@ -46,7 +46,7 @@ _STEP = 1.0  # by how much half an octave more must pay, in the exponent of the 
 
 
 class Units(Protocol):
-    """Whose the rows of a table are; `skdp.tabular.units` makes them of ids."""
+    """Whose the rows of a table are; `skdp.tabular.rows` makes them of ids."""
 
     codes: NDArray[np.int64]  # of the unit of each row, from 0
     words: NDArray[np.uint64]  # of each unit: of its id alone

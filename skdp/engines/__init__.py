@@ -4,33 +4,219 @@ Statistics are exact integers, which can be added in any order. So a table in pa
 results as an array of its rows, however it is divided. The process that reads a part gets a public
 function of rows and returns exact totals, which are private: it must be trusted. Noise is drawn
 only where ``fit`` is called.
+
+Each engine has ``map_add(task, parts)``, in which each part is counted once. For tasks with equal
+keys, dask would return the totals of an earlier pass without reading the parts, so every pass has
+tasks of its own (``pure=False``). Spark returns totals as rows of a result, one for each partition:
+where a task ran twice, its result is counted once. (An accumulator would add both results;
+``toLocalIterator`` would run one partition after the other.)
 """
 
 from __future__ import annotations
 
-import glob
-import os
-from collections.abc import Callable, Iterable
+import functools
+import itertools
+import math
+import pickle
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skdp._docstrings import shared_texts
-from skdp.engines._workers import Dask, Spark, SparkFiles, Threads, active_session
-from skdp.tabular.sound import sound
-from skdp.tabular.source import (
+from skdp._threads import in_threads, usable_cores
+from skdp.core.table import added
+from skdp.tabular.containers import cut
+from skdp.tabular.parts import (
+    FoldTask,
     ParquetReader,
+    Part,
     Source,
     StreamReader,
     batches_of,
     check_same,
+    files_at,
     itself,
     names_of,
     needed,
 )
+from skdp.tabular.sound import sound
 from skdp.user_code import or_raise
 
 __all__ = ["Source", "from_arrays", "from_dask", "from_spark", "from_stream", "read_parquet"]
+
+_DASK_GROUP = 8  # totals that one dask task adds up
+_SPARK_PARTITIONS = 16  # more of them than this are added up on the workers first
+_TASKS_PER_CORE = 4  # of Spark: a task that takes long does not keep the others waiting
+_SCHEMA = "totals binary"
+
+Totals = list[NDArray]
+Visitor = Callable[[Iterable[Any]], Iterator[Any]]
+
+
+def _sum(task: FoldTask, totals: Iterable[Totals]) -> Totals:
+    return functools.reduce(added, totals, task.zero())
+
+
+class Threads:
+    """Visits parts in as many threads as the process may use cores, BLAS with one thread each.
+
+    - `most`: The largest number of threads; None for the cores that affinity, control group and
+      ``OMP_NUM_THREADS`` allow.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most
+
+    def map_add(self, task: FoldTask, parts: Sequence[Part]) -> Totals:
+        """Return the sum of ``task(part)`` over the parts; each thread adds up its own."""
+        cores = usable_cores() if self.most is None else self.most
+        threads = max(1, min(cores, len(parts)))
+        waiting = iter(parts)  # `next` of a list's iterator is atomic
+
+        def work(_: int, stop: threading.Event) -> Totals:
+            mine = itertools.takewhile(lambda part: not stop.is_set(), waiting)
+            return _sum(task, map(task, mine))
+
+        return functools.reduce(added, in_threads(work, threads))
+
+
+# --- dask -----------------------------------------------------------------------------------------
+
+
+def _visit(task: FoldTask, number: int, handle: Any, wanted: Any) -> Totals:
+    return task(Part(number, handle, wanted))
+
+
+class Dask:
+    """Visits parts by the current client of dask, or by its default scheduler."""
+
+    remote = True
+
+    def map_add(self, task: FoldTask, parts: Sequence[Part]) -> Totals:
+        """Return the sum of ``task(part)`` over the parts; what a lost worker did is done again."""
+        delayed = import_module("dask").delayed
+        public = delayed(task, pure=False)
+        visit, add = delayed(_visit, pure=False), delayed(_sum, pure=False)
+        totals = [visit(public, *part) for part in parts]
+        while len(totals) > 1:
+            groups = range(0, len(totals), _DASK_GROUP)
+            totals = [add(public, totals[i : i + _DASK_GROUP]) for i in groups]
+        return totals[0].compute() if totals else task.zero()
+
+    def fetched(self, reader: Any, number: int, handle: Any, columns: Sequence[str]) -> Any:
+        """Yield batches of one part in this process."""
+        (part,) = import_module("dask").compute(handle)
+        yield from reader(part)
+
+
+# --- Spark ----------------------------------------------------------------------------------------
+
+
+class Spark:
+    """Visits the partitions of one frame."""
+
+    remote = True
+    takes_pairs = False  # partitions of two frames have nothing to do with each other
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+
+    def map_add(self, task: FoldTask, parts: Sequence[Part]) -> Totals:
+        """Return the sum of the totals of all partitions."""
+        reads = task.form.reads
+        names = tuple(self.frame.columns) if reads is None else reads
+        # `mapInArrow` does not find columns that have a dot in their name.
+        frame = self.frame.select(*map(_quoted, names)).toDF(*(f"c{j}" for j in range(len(names))))
+        return _collected(frame.mapInArrow(_visitor(task, parts, names), _SCHEMA), task, len(parts))
+
+    def fetched(self, reader: Any, number: int, handle: Any, columns: Sequence[str]) -> Any:
+        """Yield the rows of all partitions with the first: Spark hands them over together."""
+        if number == 0:
+            yield self.frame.select(*map(_quoted, columns)).toArrow()
+
+
+class SparkFiles:
+    """Visits parts that every worker can read, such as row groups of files, by the active session.
+
+    Rows go from the file to the Python worker; those of a frame go through the Java runtime first.
+    """
+
+    remote = True
+
+    def map_add(self, task: FoldTask, parts: Sequence[Part]) -> Totals:
+        """Return the sum of ``task(part)`` over the parts; each Spark task takes some of them."""
+        session = active_session()
+        cores = session.sparkContext.defaultParallelism
+        n = max(1, min(len(parts), _TASKS_PER_CORE * cores))
+        numbers = session.range(0, len(parts), 1, n)
+        return _collected(numbers.mapInArrow(_reader(task, parts), _SCHEMA), task, n)
+
+
+def active_session() -> Any:
+    """Return the active session of Spark; ValueError if there is none."""
+    session = import_module("pyspark.sql").SparkSession.getActiveSession()
+    if session is None:
+        raise ValueError("engine='spark' needs an active session of Spark; start one before")
+    return session
+
+
+def _collected(frame: Any, task: FoldTask, n: int) -> Totals:
+    """Return the sum of the totals in a frame of n partitions."""
+    if n > _SPARK_PARTITIONS:
+        frame = frame.repartition(math.isqrt(n)).mapInArrow(_adder(task), _SCHEMA)
+    return _sum(task, [pickle.loads(row[0]) for row in frame.collect()])
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a column as Spark reads it, where it may contain dots."""
+    return "`" + str(name).replace("`", "``") + "`"
+
+
+def _batch(totals: Totals) -> Any:
+    arrow = import_module("pyarrow")
+    return arrow.RecordBatch.from_arrays([arrow.array([pickle.dumps(totals)])], names=["totals"])
+
+
+def _visitor(task: FoldTask, parts: Sequence[Part], names: tuple[str, ...]) -> Visitor:
+    """Return the function by which a Python worker reads the batches of its partition."""
+    wanted = {part.number: part.wanted for part in parts}
+    some = any(rows is not None for rows in wanted.values())
+    none = np.zeros(0, dtype=np.int64) if some else None
+
+    def visit(batches: Iterable[Any]) -> Iterator[Any]:
+        number = import_module("pyspark").TaskContext.get().partitionId()
+        renamed = import_module("pyarrow").RecordBatch.from_arrays
+        named = (renamed(batch.columns, names=list(names)) for batch in batches)
+        yield _batch(task(Part(number, None, wanted.get(number, none)), named))
+
+    return visit
+
+
+def _reader(task: FoldTask, parts: Sequence[Part]) -> Visitor:
+    """Return the function by which a Python worker visits the parts whose numbers it gets."""
+
+    def visit(batches: Iterable[Any]) -> Iterator[Any]:
+        numbers = (number.as_py() for batch in batches for number in batch.column(0))
+        yield _batch(_sum(task, (task(parts[number]) for number in numbers)))
+
+    return visit
+
+
+def _adder(task: FoldTask) -> Visitor:
+    """Return the function by which a Python worker adds up the totals of several partitions."""
+
+    def add(batches: Iterable[Any]) -> Iterator[Any]:
+        cells = (cell.as_py() for batch in batches for cell in batch.column(0))
+        yield _batch(_sum(task, map(pickle.loads, cells)))
+
+    return add
+
+
+# --- tables in parts -----------------------------------------------------------------------------
 
 
 @shared_texts
@@ -72,17 +258,11 @@ def from_arrays(parts: Iterable[Any], *, columns: Any = None) -> Source:
 
 def _head(table: Any) -> Any:
     """Return a table without its rows; ValueError if its parts contradict each other."""
-
-    def cut() -> Any:
-        if not hasattr(table, "shape") or hasattr(table, "tocsr"):  # the latter is sparse
-            raise TypeError
-        if hasattr(own, "iloc"):
-            return own.iloc[:0]
-        return own.slice(0, 0) if hasattr(own, "slice") else own[:0]
-
     own = sound(table, "parts")
     text = f"parts must be arrays or tables of shape (n, d), got {type(table).__name__}"
-    return or_raise(cut, lambda: TypeError(text))
+    if not hasattr(table, "shape") or hasattr(table, "tocsr"):  # the latter is sparse
+        raise TypeError(text)
+    return or_raise(lambda: cut(own, 0, 0), lambda: TypeError(text))
 
 
 @shared_texts
@@ -126,7 +306,7 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
     parquet = needed("pyarrow.parquet", "parquet")
     names = names_of(columns)
     handles, heads = [], []
-    for path in _files(paths):
+    for path in files_at(paths):
         with parquet.ParquetFile(path) as file:
             head = file.schema_arrow.remove_metadata().empty_table()
             names = tuple(head.column_names) if names is None else names
@@ -140,25 +320,6 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
         active_session()
         where = SparkFiles()
     return Source(tuple(handles), ParquetReader(names), where, tuple(heads), names)
-
-
-def _files(paths: Any) -> list[str]:
-    """Return the files that paths, folders and patterns name, in order."""
-    single = isinstance(paths, str | os.PathLike)
-    names: list[str] = []
-    for path in map(os.fspath, [paths] if single else paths):
-        if os.path.isdir(path):
-            files = sorted(glob.glob(os.path.join(glob.escape(path), "*.parquet")))
-        elif os.path.exists(path):
-            files = [path]
-        else:
-            files = sorted(glob.glob(path))
-        if not files:
-            raise FileNotFoundError(f"no Parquet file at {path!r}")
-        names += files
-    if not names:
-        raise FileNotFoundError("paths must name at least one Parquet file")
-    return names
 
 
 @shared_texts

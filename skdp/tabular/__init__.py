@@ -10,13 +10,17 @@ if TYPE_CHECKING:
     from skdp.tabular.cells import MISSING, cell_key, identity, is_missing, key_order, read_cell
     from skdp.tabular.coding import (
         CodedRows,
+        Schema,
         check_coded,
         check_coded_target,
         check_errors,
         check_outcomes,
         check_scores,
+        decoded,
         public_codes,
+        table_schema,
         target_column,
+        without_column,
     )
     from skdp.tabular.columns import column_of_values, shown_key, stated_type, with_types
     from skdp.tabular.containers import (
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
         cut,
         holds_numbers,
         is_listed,
-        is_parts,
         keeps_types,
         listed,
         never_held,
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     )
     from skdp.tabular.contributions import KeyTerm
     from skdp.tabular.domain import MOMENT, NUMBER, Bins, Domain, about
-    from skdp.tabular.encoding import Schema, decoded, table_schema, without_column
     from skdp.tabular.grouping import check_grouped
     from skdp.tabular.labels import (
         check_labelled,
@@ -47,10 +49,12 @@ if TYPE_CHECKING:
         label_codes,
         with_weights,
     )
-    from skdp.tabular.parts import ONE_PLACE, refuse_parts
+    from skdp.tabular.parts import ONE_PLACE, is_parts, refuse_parts
     from skdp.tabular.records import WholeUnits, dealt_rows, opaque_rows, split_by_key
     from skdp.tabular.rows import (
         Rows,
+        UnitCounts,
+        Units,
         as_dense,
         check_marks,
         check_public_array,
@@ -58,9 +62,10 @@ if TYPE_CHECKING:
         check_samples,
         check_sparse,
         check_table,
+        check_units,
         dense_blocks,
+        name_of_ids,
     )
-    from skdp.tabular.units import UnitCounts, Units, check_units, name_of_ids
     from skdp.tabular.unstated import (
         CATEGORIES,
         KEYS,
@@ -89,29 +94,27 @@ else:
         {
             "cells": "MISSING cell_key identity is_missing key_order read_cell",
             "coding": (
-                "CodedRows check_coded check_coded_target check_errors check_outcomes "
-                "check_scores public_codes target_column"
+                "CodedRows Schema check_coded check_coded_target check_errors check_outcomes "
+                "check_scores decoded public_codes table_schema target_column without_column"
             ),
             "columns": "column_of_values shown_key stated_type with_types",
             "containers": (
-                "array_of_rows as_table checked cut holds_numbers is_listed is_parts keeps_types "
+                "array_of_rows as_table checked cut holds_numbers is_listed keeps_types "
                 "listed never_held table_of take type_name"
             ),
             "contributions": "KeyTerm",
             "domain": "Bins Domain MOMENT NUMBER about",
-            "encoding": "Schema decoded table_schema without_column",
             "grouping": "check_grouped",
             "labels": (
                 "check_labelled check_labelled_table check_labels check_unselected "
                 "check_with_target label_codes with_weights"
             ),
-            "parts": "ONE_PLACE refuse_parts",
+            "parts": "ONE_PLACE is_parts refuse_parts",
             "records": "WholeUnits dealt_rows opaque_rows split_by_key",
             "rows": (
-                "Rows as_dense check_marks check_public_array check_rows check_samples "
-                "check_sparse check_table dense_blocks"
+                "Rows UnitCounts Units as_dense check_marks check_public_array check_rows "
+                "check_samples check_sparse check_table check_units dense_blocks name_of_ids"
             ),
-            "units": "UnitCounts Units check_units name_of_ids",
             "unstated": (
                 "CATEGORIES ColumnPlan IncompleteRows KEYS NUMBERS OTHER UNITS UncodedRows "
                 "array_of_cells cell_codes check_categorical check_columns check_keyed "

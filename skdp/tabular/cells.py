@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core.query import reviewed
-from skdp.user_code import no_restart, run_isolated
+from skdp.user_code import no_restart, reading, run_isolated
 
 Floats = NDArray[np.float64]
 
@@ -64,10 +64,6 @@ def nearest(value: int | fractions.Fraction) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _decimal_number(cell: Any) -> float:
-    return math.nan if decimal.Decimal.is_nan(cell) else decimal.Decimal.__float__(cell)
-
-
 def _array(cell: NDArray) -> float | None:
     """Return an array of no dimensions of real numbers as a float."""
     if issubclass(type(cell), np.ma.MaskedArray):
@@ -78,19 +74,17 @@ def _array(cell: NDArray) -> float | None:
     return float(plain.astype(np.float64))
 
 
-def _no_time(cell: Any) -> float | None:
-    """Return NaN for numpy's NaT; a date or duration is no number."""
-    return math.nan if np.isnat(cell) else None
-
-
 _MASKED: type = type(np.ma.masked)
 _NUMBERS: dict[type, Callable[[Any], float | None]] = {
     **{kind: kind.__float__ for kind in _NUMPY_NUMBERS},
     float: float.__float__,
     int: lambda cell: nearest(int.__int__(cell)),
-    decimal.Decimal: _decimal_number,
-    np.datetime64: _no_time,
-    np.timedelta64: _no_time,
+    decimal.Decimal: lambda cell: (
+        math.nan if decimal.Decimal.is_nan(cell) else decimal.Decimal.__float__(cell)
+    ),
+    # NaT is missing; a date or a duration is no number.
+    np.datetime64: lambda cell: math.nan if np.isnat(cell) else None,
+    np.timedelta64: lambda cell: math.nan if np.isnat(cell) else None,
     np.ndarray: _array,
 }
 
@@ -119,23 +113,18 @@ def number(cell: Any) -> float | None:
 def numbers(cells: Iterable[Any]) -> tuple[Floats, bool]:
     """Return cells as float64, each by itself, and whether any of them is no number.
 
-    A cell that is missing or no number is NaN. To be called within `reading`.
+    A cell that is missing or no number is NaN.
     """
     items = cells if isinstance(cells, list) else list(cells)
-    with np.errstate(all="ignore"):  # a long double beyond the range is infinite
-        fast: Floats | None = run_isolated(lambda: _at_once(items), None, no_restart)
-        if fast is not None:
-            return fast, False
+    with reading():  # a long double beyond the range is infinite
+        if run_isolated(lambda: set(map(type, items)) <= PLAIN_NUMBERS, False, no_restart):
+            # numpy converts plain numbers one by one; it raises for an integer without a float.
+            fast = run_isolated(lambda: np.array(items, dtype=np.float64), None, no_restart)
+            if fast is not None:
+                return fast, False
         read = [run_isolated(functools.partial(number, cell), None, no_restart) for cell in items]
     values = np.array([math.nan if v is None else v for v in read], dtype=np.float64)
     return values, None in read
-
-
-def _at_once(items: list[Any]) -> Floats | None:
-    """Return cells of plain numbers, which numpy converts one by one; None if others are there."""
-    if not set(map(type, items)) <= PLAIN_NUMBERS:
-        return None
-    return np.array(items, dtype=np.float64)  # raises for an integer without a float
 
 
 # --- as values ----------------------------------------------------------------------------------
@@ -205,15 +194,11 @@ def _read(cell: Any) -> Any:
             return value if type(value) in _VALUES else None
     kind = type(cell)
     if kind.__name__ == "Interval" and kind.__module__.partition(".")[0] == "pandas":
-        return _of_interval(cell)
+        ends = read_cell(cell.left), read_cell(cell.right)
+        kinds = {family(end) for end in ends}
+        if kinds in ({"number"}, {"timestamp"}, {"duration"}) and cell.closed in _CLOSED:
+            return Interval(*ends, str(cell.closed))
     return None
-
-
-def _of_interval(cell: Any) -> Interval | None:
-    ends = read_cell(cell.left), read_cell(cell.right)
-    kinds = {family(end) for end in ends}
-    fit = kinds in ({"number"}, {"timestamp"}, {"duration"}) and cell.closed in _CLOSED
-    return Interval(*ends, str(cell.closed)) if fit else None
 
 
 def exact_number(value: Any) -> Any:
@@ -246,12 +231,6 @@ def exact_number(value: Any) -> Any:
     return value if value.bit_length() <= _BITS else None
 
 
-def _of_float(cell: Any) -> Any:
-    near = float(cell)
-    # A longer float than Python's may lie between two of them: it would be taken for another.
-    return exact_number(near) if near == cell else None
-
-
 def _of_numpy_date(cell: Any) -> Any:
     if np.datetime_data(cell.dtype)[0] in ("Y", "M", "W", "D"):
         days = cell.astype("datetime64[D]")
@@ -261,12 +240,6 @@ def _of_numpy_date(cell: Any) -> Any:
     return timestamp(ticks(cell))
 
 
-def _of_time(cell: Any) -> Any:
-    return None if cell.tzinfo is not None else datetime.time(
-        cell.hour, cell.minute, cell.second, cell.microsecond
-    )  # fmt: skip
-
-
 _READERS: dict[type, Any] = {
     str: str.__str__,
     bool: bool,
@@ -274,14 +247,19 @@ _READERS: dict[type, Any] = {
     int: lambda cell: exact_number(int.__int__(cell)),
     np.integer: int,
     float: lambda cell: exact_number(float.__float__(cell)),
-    np.floating: _of_float,
+    # A longer float than Python's may lie between two of them: it would be taken for another.
+    np.floating: lambda cell: exact_number(float(cell)) if float(cell) == cell else None,
     decimal.Decimal: lambda cell: exact_number(decimal.Decimal(cell)),
     fractions.Fraction: lambda cell: (
         exact_number(cell) if type(cell) is fractions.Fraction else None
     ),
     datetime.datetime: lambda cell: timestamp(ticks(cell)),
     datetime.date: lambda cell: datetime.date(cell.year, cell.month, cell.day),
-    datetime.time: _of_time,
+    datetime.time: lambda cell: (
+        None
+        if cell.tzinfo is not None
+        else datetime.time(cell.hour, cell.minute, cell.second, cell.microsecond)
+    ),
     datetime.timedelta: lambda cell: duration(ticks(cell)),
     np.datetime64: _of_numpy_date,
     np.timedelta64: lambda cell: duration(ticks(cell)),

@@ -15,6 +15,7 @@ import datetime
 import decimal
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -47,11 +48,10 @@ from skdp.tabular.containers import (
     is_listed,
     is_sliced_table,
     object_rows,
-    reading,
     refuse_other_arrays,
     to_float,
 )
-from skdp.user_code import no_restart, run_isolated
+from skdp.user_code import no_restart, reading, run_isolated
 
 Ints = NDArray[np.int64]
 
@@ -73,7 +73,6 @@ class ColumnType:
 
 ANY, OTHER = ColumnType("any"), ColumnType("other")
 STATED_TYPES = ("text", "boolean", "integer", "float", "date", "timestamp")
-_NUMBERS = ("boolean", "integer", "float", "decimal")
 _NAMES = {
     "text": "text", "boolean": "booleans", "integer": "whole numbers", "float": "numbers",
     "decimal": "decimal numbers", "date": "dates (datetime.date)", "bytes": "bytes",
@@ -228,9 +227,12 @@ def _as_type(value: Any, kind: str) -> Any:
         if kind == "integer":
             return value if type(value) is int else None
         if kind == "decimal":
-            return value if type(value) is decimal.Decimal else _exact_decimal(value)
+            if type(value) is float:  # as it is written
+                return decimal.Decimal(repr(value)) if np.isfinite(value) else None
+            return decimal.Decimal(value) if type(value) in (int, decimal.Decimal) else None
         if kind == "float":
-            return _as_float(value)
+            with suppress(OverflowError):
+                return float(value)
     if kind == "timestamp" and own == "date":
         return timestamp(ticks(value))
     if kind == "time" and own == "duration":  # since midnight, with nanoseconds
@@ -241,20 +243,6 @@ def _as_type(value: Any, kind: str) -> Any:
     if kind == "text" and value is not None:
         return _as_text(value, own)
     return None
-
-
-def _as_float(value: Any) -> float | None:
-    try:
-        return float(value)
-    except OverflowError:
-        return None
-
-
-def _exact_decimal(value: Any) -> decimal.Decimal | None:
-    """Return a whole number, or a float as it is written, as a decimal."""
-    if type(value) is float:
-        return decimal.Decimal(repr(value)) if np.isfinite(value) else None
-    return decimal.Decimal(value) if type(value) is int else None
 
 
 def _as_text(value: Any, own: str) -> str | None:
@@ -526,7 +514,8 @@ def _distinct(column: Any, kind: ColumnType) -> tuple[Ints, Any]:
     if hasattr(column, "to_arrow") or hasattr(column, "to_pylist"):
         if kind.kind == "any":
             return _of_objects(as_list(column))
-        return _of_arrow(values_of(_arrow(column)), kind)
+        arrow = column.to_arrow() if hasattr(column, "to_arrow") else column
+        return _of_arrow(values_of(arrow), kind)
     if isinstance(column, np.ma.MaskedArray):
         codes, values = _distinct(np.asarray(column.data), kind)
         return np.where(np.ma.getmaskarray(column), -1, codes), values
@@ -580,11 +569,6 @@ def _of_numpy(cells: NDArray, kind: ColumnType) -> tuple[Ints, Any]:
     if cells.dtype.kind == "f":
         return codes, [None if cell != cell else cell for cell in values.tolist()]
     return codes, values.tolist() if cells.dtype.kind == "b" else values
-
-
-def _arrow(column: Any) -> Any:
-    """Return a polars or pyarrow column as a pyarrow column."""
-    return column.to_arrow() if hasattr(column, "to_arrow") else column
 
 
 def values_of(column: Any) -> Any:
@@ -666,8 +650,7 @@ def _time(nanoseconds: int) -> Any:
 def numbers_of(column: Any, kind: ColumnType) -> NDArray[np.float64]:
     """Return cells as float64, NaN for missing cells and, in a list, for cells of other types."""
     if isinstance(column, list | tuple):
-        with reading():
-            return numbers(list(column))[0]
+        return numbers(list(column))[0]
     if not hasattr(column, "to_pylist"):
         values = to_float(column)[0]
         assert values is not None  # by its type it holds numbers
@@ -730,15 +713,9 @@ def valid_texts(table: Any) -> Any:
 def _texts_of(column: Any, own: ColumnType) -> NDArray[np.object_]:
     """Return the text of each cell that has one in UTF-8, else None."""
     codes, values = coded(column, ColumnType("text"), own)
-    return np.array([*map(_valid_text, values), None], dtype=object)[codes]
-
-
-def _valid_text(text: str) -> str | None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return None
-    return text
+    # Half of a surrogate pair is left out by encoding.
+    valid = [text if text.encode(errors="ignore").decode() == text else None for text in values]
+    return np.array([*valid, None], dtype=object)[codes]
 
 
 # --- released values ----------------------------------------------------------------------------

@@ -10,8 +10,7 @@ import decimal
 import itertools
 import re
 import string
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from numbers import Real
 from typing import Any
@@ -20,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.tabular.cells import PLAIN_NUMBERS, is_missing, numbers
-from skdp.tabular.source import Source
-from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
+from skdp.user_code import no_restart, reading, run_isolated
 
 Floats = NDArray[np.float64]
 
@@ -32,13 +30,6 @@ _MOST_NAMED = 5  # columns in a message
 _MOST_LISTED = 5
 _LETTERS = f"{string.ascii_letters}{string.digits}_ "
 _PLAIN_TYPE = re.compile(r"[\w ]+(\([\d, ]*\)|\[[a-z]+\])?")  # DECIMAL(18, 3), date32[day]
-
-
-@contextmanager
-def reading() -> Iterator[None]:
-    """Read cells: no cell causes a warning or an exception, but signals do."""
-    with suppress_warnings(), interruptible():
-        yield
 
 
 # --- containers -----------------------------------------------------------------------------
@@ -66,11 +57,6 @@ def refuse_other_arrays(X: Any, name: str = "X") -> None:
             f"{name} is an array of {library}: call numpy.asarray({name}) first, of a copy in main "
             "memory if it is on another device."
         )
-
-
-def is_parts(X: Any) -> bool:
-    """Say whether X is a table in parts."""
-    return isinstance(X, Source)
 
 
 def is_frame(X: Any) -> bool:
@@ -185,25 +171,20 @@ def readable_as(dtype: Any) -> str:
     return {"decimals": OBJECTS, "other text": "text"}.get(content, content)
 
 
-def type_range(dtype: Any) -> tuple[float, float]:
-    """Return the least and the greatest number that a column of a type can hold: 0 and 1 of bool.
-
-    Infinite where the type says nothing.
-    """
-    name = str(getattr(dtype, "pyarrow_dtype", dtype)).lower()
-    if name in ("bool", "boolean"):
-        return 0.0, 1.0
-    if name in _INTEGERS:
-        limits = np.iinfo(name)
-        return float(limits.min), float(limits.max)
-    return -np.inf, np.inf
-
-
 def type_ranges(X: Any) -> Floats:
-    """Return the ends of what the type of each column can hold, shape (2, n_features)."""
+    """Return the ends of what the type of each column can hold, shape (2, n_features).
+
+    0 and 1 of booleans; infinite where a type says nothing.
+    """
     arrow_column = hasattr(X, "to_pylist") and not hasattr(X, "column_names")
     types = [X.type] if arrow_column else column_types(X)
-    ranges = np.array([type_range(dtype) for dtype in types], dtype=np.float64)
+    ranges = np.tile([-np.inf, np.inf], (len(types), 1))
+    for j, dtype in enumerate(types):
+        name = str(getattr(dtype, "pyarrow_dtype", dtype)).lower()
+        if name in ("bool", "boolean"):
+            ranges[j] = 0.0, 1.0
+        elif name in _INTEGERS:
+            ranges[j] = np.iinfo(name).min, np.iinfo(name).max
     shape: Any = getattr(X, "shape", ())
     width = shape[1] if len(shape) == 2 else 1
     return np.broadcast_to(ranges.reshape(-1, 2).T, (2, width))
@@ -421,14 +402,8 @@ def _array_values(array: NDArray) -> tuple[Floats, bool]:
             return np.asarray(array, dtype=np.float64), False
     if array.dtype.kind != "O":
         return np.full(array.shape, np.nan), True
-    with reading():
-        values, strange = numbers(array.ravel().tolist())
+    values, strange = numbers(array.ravel().tolist())
     return values.reshape(array.shape), strange
-
-
-def _objects(cells: list[Any]) -> tuple[Floats, bool]:
-    with reading():
-        return numbers(cells)
 
 
 def _column_values(column: Any) -> tuple[Floats, bool]:
@@ -443,17 +418,17 @@ def _column_values(column: Any) -> tuple[Floats, bool]:
     if hasattr(dtype, "is_temporal"):  # polars
         if kind == NUMBER:
             return column.cast(_polars_float(column)).to_numpy(), False
-        return _objects(column.to_list())
+        return numbers(column.to_list())
     if not arrow:
         if kind == NUMBER and not isinstance(dtype, np.dtype):  # of pandas, with missing cells
             return column.to_numpy(dtype=np.float64, na_value=np.nan), False
         if type(dtype).__name__ == "ArrowDtype":
-            return _objects(column.tolist())
+            return numbers(column.tolist())
         return _array_values(np.asanyarray(column))
     if type(dtype).__name__ == "DictionaryType":
         return _column_values(column.cast(dtype.value_type))
     if kind == OBJECTS:
-        return _objects(column.to_pylist())
+        return numbers(column.to_pylist())
     numpy: NDArray = np.asarray(column)  # floats, or objects where booleans are missing
     return _array_values(numpy)
 

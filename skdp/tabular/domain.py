@@ -98,21 +98,12 @@ class Bins:
     def regular(
         cls, low: Any, high: Any, n_cells: int, *, integer: bool = False, missing: bool = False
     ) -> Bins:
-        """Return cells of equal width.
+        """Return cells of equal width between two finite numbers or dates, 1 to 65535 of them.
 
         Parameters
         ----------
-        low, high : float
-            Finite, low below high; or two dates.
-        n_cells : int
-            From 1 to 65535.
         integer, missing : bool, default=False
             As of `Bins`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            Naming the parameter.
         """
         integral = isinstance(n_cells, numbers.Integral) and not isinstance(n_cells, bool)
         if not (integral and 1 <= n_cells < MAX_CODES):
@@ -168,18 +159,10 @@ class Bins:
         return (self.integer, self.missing, self.kind)
 
     def codes(self, values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return each number's cell.
+        """Return each number's cell, and whether it is outside.
 
-        Parameters
-        ----------
-        values : ndarray of float
-
-        Returns
-        -------
-        codes : ndarray of int
-            Clipped to the ends; for NaN the cell of what is missing, or the first.
-        outside : ndarray of bool
-            Which values are not between the edges, nor missing where these have a cell.
+        Numbers are clipped to the ends; NaN is in the cell of what is missing, or in the first.
+        Outside is what is not between the edges, nor missing where this has a cell.
         """
         cell = np.searchsorted(self.edges, values, side="right") - 1
         known = (values >= self.edges[0]) & (values <= self.edges[-1])
@@ -190,35 +173,14 @@ class Bins:
         return codes, ~known
 
     def read(self, cells: Any) -> NDArray[np.float64]:
-        """Return cells of a column in the unit of the edges; NaN for cells of other kinds.
-
-        Parameters
-        ----------
-        cells : column of a table
-
-        Returns
-        -------
-        values : ndarray of float
-        """
+        """Return cells of a column in the unit of the edges; NaN for cells of other kinds."""
         if self.kind != NUMBER:
             return as_ticks(cells, self.kind)
         values = to_float(cells)[0]
         return np.full(len(cells), np.nan) if values is None else values
 
     def values(self, codes: NDArray, rng: np.random.Generator | None = None) -> NDArray:
-        """Return a point of each cell.
-
-        Parameters
-        ----------
-        codes : ndarray of int
-        rng : Generator, default=None
-            For uniform points; None for middles.
-
-        Returns
-        -------
-        values : ndarray of float, or of datetime64 or timedelta64
-            NaN, or NaT, for the cell of what is missing.
-        """
+        """Return a point of each cell, NaN or NaT for what is missing: uniform, or the middle."""
         codes = np.asarray(codes, dtype=np.int64)
         points = self.points(np.minimum(codes, self.n_cells - 1), rng)
         none = codes == self.n_cells
@@ -229,16 +191,7 @@ class Bins:
         return np.where(none, np.nan, points) if self.missing else points
 
     def points(self, codes: NDArray, rng: np.random.Generator | None) -> NDArray[np.float64]:
-        """Return a point of each cell between the edges, as the edges are; as `values`.
-
-        Parameters
-        ----------
-        codes : ndarray of int
-
-        Returns
-        -------
-        points : ndarray of float
-        """
+        """Return a point of each cell between the edges, as the edges are; as `values`."""
         low, high = self.edges[codes], self.edges[codes + 1]
         part = np.full(len(codes), 0.5) if rng is None else rng.random(len(codes))
         inner = low + part * (high - low)
@@ -481,13 +434,7 @@ class Domain:
 
     @classmethod
     def binary(cls, columns: int | Sequence[Any]) -> Domain:
-        """Return the domain of columns of zeros and ones.
-
-        Parameters
-        ----------
-        columns : int or sequence
-            Their number, or their names.
-        """
+        """Return the domain of so many columns of zeros and ones, or of columns of these names."""
         if isinstance(columns, int | np.integer):
             return cls([2] * int(columns))
         return cls(dict.fromkeys(columns, 2))
@@ -507,18 +454,7 @@ class Domain:
         return {label: self.column(j) for j, label in enumerate(labels)}
 
     def ordered(self, names: Sequence[Any] | None) -> Domain:
-        """Return this domain with its columns in the order of a table's, where both have names.
-
-        Parameters
-        ----------
-        names : sequence or None
-            Of the table's columns.
-
-        Returns
-        -------
-        domain : Domain
-            Itself where the names are not the same ones.
-        """
+        """Return this domain in the order of a table with these column names, else as it is."""
         if self.names is None or names is None or set(names) != set(self.names):
             return self
         return self.of([self.names.index(name) for name in names])
@@ -546,20 +482,18 @@ class Domain:
         `kinds` are from `skdp.tabular.containers.kind_of`; in a `table` each column has its own.
         """
         for kind, label, column in zip(kinds, labels, self._columns, strict=True):
-            bins = isinstance(column, _Numbers)
-            if kind == "number":
-                if isinstance(column, _Categories) and column.only_text:
-                    raise TypeError(
-                        f"X has numbers in column {label!r}, of which the domain lists text only: "
-                        "list numbers, or convert the column to text"
-                    )
+            bins = column.bins if isinstance(column, _Numbers) else None
+            if kind == "number" and isinstance(column, _Categories) and column.only_text:
+                raise TypeError(
+                    f"X has numbers in column {label!r}, of which the domain lists text only: "
+                    "list numbers, or convert the column to text"
+                )
+            of_dates = bins is not None and bins.kind != NUMBER
+            refused = {"text": not column.is_text, "temporal": bins is not None and not of_dates}
+            if not refused.get(kind):
                 continue
-            unlike = "Bins" if bins else "no text among its categories"
+            unlike = "no text among its categories" if bins is None else "Bins"
             what = "dates, times or durations" if kind == "temporal" else "text"
-            if not kind or not (bins or (kind == "text" and not column.is_text)):
-                continue
-            if kind == "temporal" and isinstance(column, _Numbers) and column.bins.kind != NUMBER:
-                continue
             if table:
                 text = f"X has {what} in column {label!r}, which has {unlike} in the domain"
             else:
@@ -575,13 +509,7 @@ class Domain:
             raise TypeError(f"{text}: {advice}")
 
     def of(self, positions: Sequence[int], *, named: bool = True) -> Domain:
-        """Return the domain of some of the columns.
-
-        Parameters
-        ----------
-        named : bool, default=True
-            Whether columns keep their names.
-        """
+        """Return the domain of some of the columns, which keep their names if `named`."""
         part = object.__new__(Domain)
         part.names = None
         if named and self.names is not None:
@@ -593,13 +521,7 @@ class Domain:
         return part
 
     def position(self, column: Any) -> int:
-        """Return the position of a column given by name or by position.
-
-        Raises
-        ------
-        ValueError
-            If there is no such column.
-        """
+        """Return the position of a column given by name or by position; ValueError if none."""
         if self.names is not None and column in self.names:
             return self.names.index(column)
         integral = isinstance(column, numbers.Integral) and not isinstance(column, bool)
@@ -624,36 +546,13 @@ class Domain:
         return self  # it never changes
 
     def codes(self, position: int, cells: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the codes of a column's cells, each decided by itself.
-
-        Parameters
-        ----------
-        cells : column of an array, or of a pandas, polars or pyarrow table
-
-        Returns
-        -------
-        codes : ndarray of int
-        outside : ndarray of bool
-            Which cells are not in the domain.
-        """
+        """Return the codes of a column's cells, each decided by itself, and which are outside."""
         return self._columns[position].codes(cells)
 
     def values(
         self, position: int, codes: NDArray, rng: np.random.Generator | None = None
     ) -> NDArray:
-        """Return a column's values for its codes.
-
-        Parameters
-        ----------
-        codes : ndarray of int
-        rng : Generator, default=None
-            Data-independent randomness for a uniform point of each cell of `Bins`; None for the
-            middle.
-
-        Returns
-        -------
-        values : ndarray
-        """
+        """Return a column's values for its codes; of `Bins` as `Bins.values`."""
         column = self._columns[position]
         codes = np.asarray(codes, dtype=np.int64)
         if isinstance(column, _Numbers):
@@ -728,9 +627,5 @@ def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Ca
             f"{type(spec).__name__}"
         )
     dates = getattr(getattr(spec, "dtype", None), "kind", "") in ("m", "M")
-    values = (
-        spec.tolist()
-        if hasattr(spec, "tolist") and not dates
-        else list(islice(spec, MAX_CODES + 1))
-    )
-    return _Categories(values, other, has_other, name)
+    values = spec.tolist() if hasattr(spec, "tolist") and not dates else spec
+    return _Categories(list(islice(values, MAX_CODES + 1)), other, has_other, name)

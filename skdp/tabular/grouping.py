@@ -46,14 +46,22 @@ from skdp.tabular.containers import (
     column_names,
     is_frame,
     is_listed,
-    is_parts,
     is_sliced_table,
     listed,
 )
 from skdp.tabular.contributions import Bucket, Contributions, mixed_words
-from skdp.tabular.parts import chosen, heads_of, len_of, names_in
+from skdp.tabular.parts import (
+    Source,
+    check_same,
+    chosen,
+    files_at,
+    heads_of,
+    is_parts,
+    len_of,
+    names_in,
+    needed,
+)
 from skdp.tabular.relation_plans import check_plan
-from skdp.tabular.source import Source, check_same, needed
 from skdp.user_code import or_raise
 
 # --- the entrance --------------------------------------------------------------------------------
@@ -275,15 +283,9 @@ def opened(table: Any) -> Any:
     if not isinstance(table, str | os.PathLike):
         return table
     path = os.fspath(table)
-    if os.path.isdir(path):
-        path = os.path.join(glob.escape(path), "*.parquet")
-    if not path.endswith((".parquet", ".parq")):
+    if not (os.path.isdir(path) or path.endswith((".parquet", ".parq"))):
         raise ValueError("a table that is named by a path must be Parquet files (.parquet)")
-    if "*" not in path and not Path(path).exists():
-        raise FileNotFoundError(f"no file {path!r}")
-    files = [path] if Path(path).exists() else sorted(glob.glob(path))
-    if not files:
-        raise FileNotFoundError(f"no Parquet file at {path!r}")
+    files = files_at(path)
     heads = [needed("pyarrow.parquet", "parquet").read_schema(file) for file in files]
     check_same([head.remove_metadata().empty_table() for head in heads], None)
     try:
@@ -509,6 +511,7 @@ class Collected:
     ) -> None:
         self.n, self._uncoded = 0, 0  # rows: all, and those of `_waiting`
         self._unit, self._by, self._dropna = unit, by, dropna
+        self._id_type = ColumnType("integer") if unit is None else unit
         self._columns, self._types = list(columns), list(columns.values())
         self._places: dict[Any, int] = {}
         self.keys: list[Any] = []  # the number of a key is its place here
@@ -552,7 +555,11 @@ class Collected:
             coded(column, kind, own) for column, (own, kind) in zip(columns, self._by, strict=False)
         ]
         code, values = combined(parts, self._dropna)
-        to = [self._place(value) for value in values]
+        to = []
+        for key in values:
+            to.append(self._places.setdefault(identity(key), len(self.keys)))
+            if to[-1] == len(self.keys):
+                self.keys.append(key)
         code = np.array([*to, -1], dtype=np.int64)[code]
         numbers = [
             numbers_of(column, kind)
@@ -565,17 +572,6 @@ class Collected:
         self._pieces.append(piece if remaining.all() else piece.filter(pa.array(remaining)))
         if self.n > MOST_IN_MEMORY:
             or_raise(self._spill, lambda: SpillError(_FULL))
-
-    @property
-    def _id_type(self) -> ColumnType:
-        return ColumnType("integer") if self._unit is None else self._unit
-
-    def _place(self, key: Any) -> int:
-        """Return the number of a key."""
-        place = self._places.setdefault(identity(key), len(self.keys))
-        if place == len(self.keys):
-            self.keys.append(key)
-        return place
 
     def _spill(self) -> None:
         """Write coded rows to the files of their buckets."""

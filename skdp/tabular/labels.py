@@ -33,8 +33,15 @@ from skdp.tabular.columns import (
     readable_type,
     stated_places,
 )
-from skdp.tabular.containers import as_list, is_parts, never_held, refused_type, to_float
-from skdp.tabular.parts import ONE_PLACE, PartsRows, checked_parts, refuse_parts, with_target
+from skdp.tabular.containers import as_list, never_held, refused_type, to_float
+from skdp.tabular.parts import (
+    ONE_PLACE,
+    PartsRows,
+    checked_parts,
+    is_parts,
+    refuse_parts,
+    with_target,
+)
 from skdp.tabular.rows import (
     NumericForm,
     Rows,

@@ -2,7 +2,8 @@
 
 A batch of a part becomes rows as a table in memory does (`Form`). The same closures add up its
 chunks, so the totals are the same integers. A part is sent a task: a reader, a form and public
-closures. It sends back totals, its number of rows and whether it could be read.
+closures, never a session, a seed or a budget. It sends back totals, its number of rows and whether
+it could be read.
 
 Guarantee: nothing in a part makes a task raise, because the text could quote a cell. If a part
 cannot be read, or has other rows than those that were checked, one fixed text is raised. Nothing is
@@ -12,18 +13,21 @@ released then, and what was charged stays charged.
 from __future__ import annotations
 
 import functools
+import glob
 import hashlib
 import importlib.metadata
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdp._config import noise_is_seeded
+from skdp._docstrings import shared_texts
 from skdp._version import __version__
 from skdp.core.table import _chunk_rows, added, fold_span
 from skdp.exceptions import PrivacyLeakError, SourceError
@@ -33,15 +37,201 @@ from skdp.tabular.containers import (
     column_types,
     cut,
     is_frame,
-    is_parts,
     is_sliced_table,
     listed,
 )
-from skdp.tabular.source import Part, Source
-
-# --- how batches become rows ----------------------------------------------------------------------
 
 Totals = list[NDArray]
+
+# --- sources and readers --------------------------------------------------------------------------
+
+_BATCH_ROWS = 2**16
+
+
+def needed(module: str, extra: str) -> Any:
+    """Return an optional module, or say how it is installed."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        name = module.partition(".")[0]
+        if error.name != name:
+            raise
+        raise ModuleNotFoundError(
+            f'This needs {name}: pip install {name}, or ".[{extra}]" in a checkout.', name=name
+        ) from None
+
+
+class Part(NamedTuple):
+    """One part of a table, as an engine sends it to the process that reads it.
+
+    `handle` is the argument of the reader, picklable if the engine has other processes; `wanted`
+    are the rows to read, ascending, None for all.
+    """
+
+    number: int
+    handle: Any
+    wanted: NDArray[np.int64] | None = None
+
+
+class Engine(Protocol):
+    """Visits parts: in threads, or on other machines.
+
+    A task is a `skdp.tabular.parts.FoldTask`. An engine of other processes may have
+    ``fetched(reader, number, handle, columns)``, which yields the batches of a part in this
+    process: GROUP BY needs all rows of a unit in one place.
+    """
+
+    def map_add(self, task: Any, parts: Sequence[Part]) -> Totals:
+        """Return the sum of ``task(part)`` over the parts, each counted once, in any order."""
+
+
+@shared_texts
+@dataclass(frozen=True, repr=False, eq=False)
+class Source:
+    """A table in parts, to be passed instead of X; made by the functions of `skdp.engines`.
+
+    Attributes
+    ----------
+    handles : tuple
+        Arguments of the reader, one for each part.
+    reader : callable
+        Takes a handle and yields batches of its rows: two-dimensional arrays, or tables of pandas,
+        polars or pyarrow. It may be called any number of times.
+    engine : Engine
+    heads : tuple
+        Tables without rows, as the reader yields them: the public part of each part.
+    columns : tuple or None
+        Names of the columns to read, in order; None: all columns, or columns without names.
+    """
+
+    handles: tuple[Any, ...]
+    reader: Callable[[Any], Iterable[Any]]
+    engine: Engine
+    heads: tuple[Any, ...]
+    columns: tuple[Any, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"Source({len(self.handles)} parts, engine={type(self.engine).__name__})"
+
+    def __len__(self) -> int:
+        raise TypeError("the number of rows of a table in parts is not known; it may be private")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        raise TypeError(
+            "a table in parts cannot be made an array: it would be as large as all of its parts"
+        )
+
+    def __iter__(self) -> Any:
+        raise TypeError("a table in parts is read in place: pass it to fit instead of X")
+
+    def select(self, columns: Sequence[Any]) -> Source:
+        """Return the same parts with some columns only, by name, in this order."""
+        return replace(self, columns=names_of(columns))
+
+
+def names_of(columns: Any) -> tuple[Any, ...] | None:
+    """Return names of columns as a tuple, None as it is."""
+    if columns is None:
+        return None
+    if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
+        raise TypeError(f"columns must be a sequence of names, got {type(columns).__name__}")
+    return tuple(columns)
+
+
+def files_at(paths: Any) -> list[str]:
+    """Return the Parquet files that paths, folders and patterns name, in order."""
+    single = isinstance(paths, str | os.PathLike)
+    names: list[str] = []
+    for path in map(os.fspath, [paths] if single else paths):
+        if os.path.isdir(path):
+            files = sorted(glob.glob(os.path.join(glob.escape(path), "*.parquet")))
+        elif os.path.exists(path):
+            files = [path]
+        else:
+            files = sorted(glob.glob(path))
+        if not files:
+            raise FileNotFoundError(f"no Parquet file at {path!r}")
+        names += files
+    if not names:
+        raise FileNotFoundError("paths must name at least one Parquet file")
+    return names
+
+
+def check_same(heads: list[Any], columns: tuple[Any, ...] | None) -> None:
+    """Raise if the last file has other columns than the first: names, order and types."""
+    first, last = heads[0].schema, heads[-1].schema
+    if columns is not None:  # those that are missing are named later
+        known = [name for name in columns if name in first.names and name in last.names]
+        first, last = ([schema.field(name).type for name in known] for schema in (first, last))
+    if first != last:
+        raise ValueError(
+            "all Parquet files must have the same columns, in one order and of the same types; "
+            "state columns=[...], or write the files anew with one schema"
+        )
+
+
+# --- readers: they hold public values only, and can be pickled ------------------------------------
+
+
+def itself(part: Any) -> Iterator[Any]:
+    """Yield a part as its only batch."""
+    yield part
+
+
+@dataclass(frozen=True)
+class ParquetReader:
+    """Reads some columns (None: all) of Parquet row groups; a handle is (path, number)."""
+
+    columns: tuple[str, ...] | None = None
+
+    def __call__(self, handle: tuple[str, int]) -> Iterator[Any]:
+        """Yield record batches of a row group."""
+        path, group = handle
+        status = os.stat(path)
+        state = status.st_ino, status.st_size, status.st_mtime_ns
+        parquet = needed("pyarrow.parquet", "parquet")
+        columns = None if self.columns is None else list(self.columns)
+        # The engine has threads already. No memory map: the process would end if the file were cut
+        # while it is read.
+        with parquet.ParquetFile(path, metadata=_footer(path, state)) as file:
+            yield from file.iter_batches(
+                batch_size=_BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False
+            )
+
+
+@functools.lru_cache(maxsize=64)
+def _footer(path: str, state: tuple[int, ...]) -> Any:
+    """Return the footer of a file; it lists all row groups, and is read once for all of them."""
+    parquet = needed("pyarrow.parquet", "parquet")
+    with parquet.ParquetFile(path) as file:
+        return file.metadata
+
+
+@dataclass(frozen=True)
+class StreamReader:
+    """Reads one stream of record batches, which `open_reader` opens anew for every pass."""
+
+    open_reader: Callable[[], Any]
+
+    def __call__(self, handle: Any) -> Iterator[Any]:
+        """Yield the batches of the stream."""
+        yield from batches_of(self.open_reader())
+
+
+def batches_of(stream: Any) -> Iterator[Any]:
+    """Yield the batches of an Arrow reader, of an Arrow stream, or of an iterable."""
+    arrow = needed("pyarrow", "parquet")
+    if not isinstance(stream, arrow.RecordBatchReader) and hasattr(stream, "__arrow_c_stream__"):
+        stream = arrow.RecordBatchReader.from_stream(stream)
+    try:
+        yield from stream
+    finally:
+        close = getattr(stream, "close", None)
+        if close is not None:
+            close()
+
+
+# --- how batches become rows ----------------------------------------------------------------------
 
 
 class Pair(NamedTuple):
@@ -78,13 +268,6 @@ class Form:
         if self.columns is None or not self.has_target:
             return self.columns
         return (*self.columns, self.target)
-
-    def rows(self, batch: Any) -> Any:
-        """Return a batch as rows; raise anything if it is not as it was checked."""
-        rows, _ = self.check(batch)
-        if rows is None:
-            raise ValueError("no rows")
-        return rows
 
     def sides(self, batch: Any) -> tuple[Any, Any]:
         """Return X and the target of a batch; the target is None if its rows are not as many."""
@@ -189,11 +372,6 @@ class FoldTask:
             schemas = frozenset(schema_of(head, form.reads) for head in source.heads)
         return cls(source.reader, form, add, fresh, schemas, **options)
 
-    @property
-    def reads(self) -> tuple[Any, ...] | None:
-        """Names of the columns that are read; None for all."""
-        return self.form.reads
-
     def with_image(self) -> FoldTask:
         """Return the task with versions and image, which another machine compares with its own."""
         return replace(self, image=self._image(), versions=_versions())
@@ -247,13 +425,15 @@ class FoldTask:
         """Return a batch that is sound, and whose columns have the types that were checked."""
         batch = checked(batch)
         X = getattr(batch, "X", batch)  # of a pair
-        if self.schemas is not None and len_of(X) and schema_of(X, self.reads) not in self.schemas:
+        schemas, reads = self.schemas, self.form.reads
+        if schemas is not None and len_of(X) and schema_of(X, reads) not in schemas:
             raise TypeError("columns of other types")
         return batch
 
     def _spans(self, batches: Iterable[Any]) -> Iterator[tuple[Any, tuple[int, int]]]:
         """Yield the rows of each batch with each of their chunks."""
-        for rows in map(self.form.rows, batches):
+        for batch in batches:
+            rows, _ = self.form.check(batch)  # None, which has no spans: not as it was checked
             for span in rows.spans(width=self.width, least=self.least):
                 yield rows, span
 
@@ -355,10 +535,6 @@ def _no_hashes() -> Totals:
     return [np.zeros(_LANES, dtype=np.uint64)]
 
 
-def _nothing() -> Totals:
-    return []
-
-
 # --- sources and rows ----------------------------------------------------------------------------
 
 ONE_PLACE = "it needs all rows in one place"
@@ -378,6 +554,11 @@ _SKEWED = (
     "pandas or pyarrow than here, or a machine that computes otherwise. Nothing was "
     "charged for this fit. Install the same versions everywhere."
 )
+
+
+def is_parts(X: Any) -> bool:
+    """Say whether X is a table in parts."""
+    return isinstance(X, Source)
 
 
 def refuse_parts(X: Any, estimator: str, one_place: str, *, name: str = "X") -> None:
@@ -491,7 +672,7 @@ def checked_parts(
     Of several problems the first of `form.problems` is raised, wherever it is.
     """
     seeded = noise_is_seeded()
-    hashes = _no_hashes if seeded else _nothing
+    hashes = _no_hashes if seeded else list
     task = CheckTask.of(source, form, form.add_hashes, hashes, read=form.read)
     totals = _visited(source, task, _parts_of(source))
     if totals is not None and totals[-1][_SKEW]:

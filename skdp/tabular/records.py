@@ -27,16 +27,13 @@ from skdp.tabular.containers import (
     checked,
     cut,
     is_listed,
-    is_parts,
     object_rows,
-    reading,
     take,
     to_float,
 )
-from skdp.tabular.parts import Form, PartsRows, checked_parts, heads_of, with_target
-from skdp.tabular.rows import Rows
-from skdp.tabular.units import check_units, ids_of
-from skdp.user_code import or_raise
+from skdp.tabular.parts import Form, checked_parts, heads_of, is_parts, with_target
+from skdp.tabular.rows import Rows, check_units, ids_of
+from skdp.user_code import or_raise, reading
 
 # --- for a query that maps each row --------------------------------------------------------------
 
@@ -50,9 +47,17 @@ def opaque_rows(X: Any, y: Any = None, *, allow_empty: bool = True) -> Any:
     If X is in parts, y may be the name of a column or another table in parts. `allow_empty` is for
     X in parts, whose number of rows is not known before they are read.
     """
-    if is_parts(X) or is_parts(y):
-        return _opaque_parts(X, y, allow_empty=allow_empty)
-    return Rows(_opaque_table(X, "X"), _opaque_table(y, "y"), numeric=False)
+    if not (is_parts(X) or is_parts(y)):
+        return Rows(_opaque_table(X, "X"), _opaque_table(y, "y"), numeric=False)
+    if y is None:
+        source, target = X, None
+        columns, heads = heads_of(X)
+    else:
+        source, columns, heads, target, _ = with_target(X, y)
+    n_columns = int(heads[0].shape[1]) if len(heads[0].shape) > 1 else 1
+    problems = ((ValueError, _OTHER_LENGTH),)
+    form = OpaqueForm(columns, n_columns, problems, target, y is not None, read="pair")
+    return checked_parts(source, form, heads[0], allow_empty=allow_empty)
 
 
 def _opaque_table(X: Any, name: str) -> Any:
@@ -123,20 +128,6 @@ def _cell(cell: Any) -> Any:
     except OverflowError:
         return cell
     return number if number == cell else cell
-
-
-def _opaque_parts(X: Any, y: Any, *, allow_empty: bool) -> PartsRows:
-    """Return a table in parts, with its targets if there are any, as rows of any content."""
-    if y is None:
-        source, target = X, None
-        columns, heads = heads_of(X)
-    else:
-        source, columns, heads, target, _ = with_target(X, y)
-    head = heads[0]
-    n_columns = int(head.shape[1]) if len(head.shape) > 1 else 1
-    problems = ((ValueError, _OTHER_LENGTH),)
-    form = OpaqueForm(columns, n_columns, problems, target, y is not None, read="pair")
-    return checked_parts(source, form, head, allow_empty=allow_empty)
 
 
 # --- random partitions of rows or users ----------------------------------------------------------

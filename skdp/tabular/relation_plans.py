@@ -14,6 +14,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import PurePath
 from typing import Any
@@ -317,22 +318,17 @@ class _Plans:
                 yield f"{_name(node)!r}, a function of your own"
             elif kind == "OPERATOR_TRY":
                 tried = True
-            elif not (_is_total(node) or (tried and _may_be_tried(node))):
-                if self._has_value(node):
+            elif not (
+                _is_total(node) or (tried and (kind == "OPERATOR_CAST" or _name(node) in _TRIED))
+            ):
+                with suppress(Exception):  # of constants alone, it may have a value
+                    self._read(f"SELECT {_constant_sql(node)}")
                     return
                 yield _named(node)
         elif kind.startswith("LOGICAL_"):
             yield from _failing_operator(node, kind)
         for part in node.values():
             yield from self._judged(part, own, tried)
-
-    def _has_value(self, node: dict[str, Any]) -> bool:
-        """Say whether an expression is of constants alone, and has a value."""
-        try:
-            self._read(f"SELECT {_constant_sql(node)}")
-        except Exception:  # noqa: BLE001  it names a cell, or has no value
-            return False
-        return True
 
 
 def _literal(text: str) -> str:
@@ -447,10 +443,6 @@ def _is_total_aggregate(name: str, parts: list[Any]) -> bool:
         return _AGGREGATES.get(name) == len(parts) or (name == "count" and not parts)
     separators = [_constant(part) for part in parts[1:]]
     return _type(parts[0]) in _ADDED[name] and all(isinstance(s, str) for s in separators)
-
-
-def _may_be_tried(node: dict[str, Any]) -> bool:
-    return node.get("type") == "OPERATOR_CAST" or _name(node) in _TRIED
 
 
 def _constant(node: dict[str, Any]) -> Any:

@@ -5,7 +5,10 @@ charge, with fixed texts that quote no cell. After it, reading the rows cannot f
 chunks: a memory-mapped array may be larger than memory, and there is no second copy of the data.
 
 A privacy unit is one row, or all rows with one id. `Rows` with `units` know the unit of each row,
-and the core bounds the rows of each unit (`skdp.core.units`).
+and the core bounds the rows of each unit (`skdp.core.units`). Two rows are of one unit if their ids
+are equal, as `skdp.tabular.cells` reads them: numbers by their value (1, 1.0 and True are one id),
+text character by character ("1" is another id than 1), dates and durations by their instant or
+length, bytes and UUIDs as they are. An id of another type counts as missing.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from skdp.core.table import MAX_FEATURES, REPLACE_ONE, _chunk_rows
+from skdp.core.units import UnitRows
+from skdp.tabular.columns import coded_ids, flat_array, flat_column, type_of_column
 from skdp.tabular.containers import (
     alone,
     any_type,
@@ -33,9 +38,7 @@ from skdp.tabular.containers import (
     cut,
     is_frame,
     is_listed,
-    is_parts,
     is_sliced_table,
-    reading,
     refuse_other_arrays,
     refused_type,
     rows_of_numbers,
@@ -48,15 +51,102 @@ from skdp.tabular.parts import (
     ONE_PLACE,
     Form,
     PartsRows,
+    Source,
     checked_parts,
     heads_of,
+    is_parts,
     names_in,
     refuse_parts,
 )
 from skdp.tabular.sound import own_sparse
-from skdp.tabular.source import Source
-from skdp.tabular.units import Units, check_units
-from skdp.user_code import no_restart, run_isolated
+from skdp.user_code import no_restart, reading, run_isolated
+
+# --- ids of units ---------------------------------------------------------------------------------
+
+_NOT_FLAT_IDS = "{estimator}: groups must be one-dimensional, one id for each row of X."
+_OTHER_LENGTH_IDS = "{estimator}: groups must have as many entries as X has rows."
+_MISSING_IDS = (
+    "{estimator}: groups must have an id for every row under adjacency='replace_one', because the "
+    "number of users is public there; some ids are missing (None, NaN, NaT or NA) or are no "
+    "numbers, text, bytes, dates or UUIDs. Use a budget with adjacency='add_or_remove_one', which "
+    "leaves such rows out, or drop the rows. Nothing was charged for this fit."
+)
+_STRANGE_IDS = (
+    "{estimator}: groups must be numbers, texts, bytes, dates or UUIDs, one in each entry. Make a "
+    "text of other ids first."
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Units:
+    """The unit of each row: its number, -1 without an id, and a hash of each unit's id."""
+
+    codes: NDArray[np.int64]
+    words: NDArray[np.uint64]
+
+
+class UnitCounts(UnitRows):
+    """A table with a row for each unit: the number of its rows.
+
+    Under "replace_one" a unit may have no row before, or after: then a row enters, or leaves.
+    """
+
+    filtered, units = True, None
+
+    def __init__(self, units: Units, name: str) -> None:
+        codes = units.codes[units.codes >= 0]
+        super().__init__(np.bincount(codes, minlength=units.words.size).astype(np.int64))
+        self.unit_name = name
+
+
+def name_of_ids(groups: Any) -> str | None:
+    """Return the name of a column of ids; None where it has none."""
+    if is_frame(groups) or is_sliced_table(groups):
+        names = list(getattr(groups, "column_names", groups.columns))
+        name = names[0] if len(names) == 1 else None
+    else:
+        name = getattr(groups, "name", None)
+    return name if isinstance(name, str) and name else None
+
+
+def check_units(
+    groups: Any, n_rows: int | None, *, estimator: str, adjacency: str = REPLACE_ONE
+) -> Units:
+    """Return the units of rows by their ids (numpy, pandas, polars, pyarrow or a list).
+
+    Guarantee: whether two rows are of one unit depends on their ids alone; no error quotes an id.
+    Under "replace_one" a missing id is refused, under "add_or_remove_one" its code is -1. `n_rows`
+    may be None: the number of ids.
+    """
+    cells = _ids(groups)
+    if cells is None or n_rows not in (None, len(cells)):
+        text = _NOT_FLAT_IDS if cells is None else _OTHER_LENGTH_IDS
+        raise ValueError(text.format(estimator=estimator))
+    kind = type_of_column(cells)
+    if kind.kind in ("other", "interval") or hasattr(groups, "levels"):  # an index of several
+        raise TypeError(_STRANGE_IDS.format(estimator=estimator))
+    codes, words = coded_ids(cells, kind)
+    if adjacency == REPLACE_ONE and (codes < 0).any():
+        raise ValueError(_MISSING_IDS.format(estimator=estimator))
+    # A category, or an id under a mask, may have no row: it is no unit.
+    used = np.bincount(codes[codes >= 0], minlength=words.size) > 0
+    place = np.append(np.cumsum(used) - 1, [-1, -1])
+    return Units(place[codes], words[used])
+
+
+def ids_of(groups: Any) -> NDArray:
+    """Return ids that `check_units` has accepted as an array, each entry as it was."""
+    return flat_array(_ids(groups))
+
+
+def _ids(groups: Any) -> Any:
+    """Return ids as a column of any library or a list; None if they have another shape."""
+    if isinstance(groups, str | bytes) or groups is None:
+        return None
+    return list(groups) if is_listed(groups) else flat_column(groups, "groups")
+
+
+# --- rows ----------------------------------------------------------------------------------------
 
 _NOT_FINITE = (
     "Input X contains NaN or infinity; X must be finite. Fill such cells from public knowledge "
@@ -380,29 +470,9 @@ def check_rows(
     public (type, number of features), raised outside any ``except`` so that no context quotes
     a cell.
 
-    Parameters
-    ----------
-    X : array-like or table of shape (n_samples, n_features)
-        Finite numeric rows, at least one.
-    estimator : str
-        Name for error messages.
-    allow_empty : bool, default=False
-        Accept no rows. Where the number of rows is private, whether there is one is too: a fold
-        of a private search may be empty.
-    one_place : str
-        Why rows in parts (`skdp.engines`) are refused; "" where they are not.
-
-    Returns
-    -------
-    rows : Rows, or PartsRows if X is in parts
-
-    Raises
-    ------
-    TypeError
-        If X is sparse or holds things that are no numbers.
-    ValueError
-        If X is not two-dimensional, has no row, no feature or two columns of the same name, is
-        complex, or is not finite.
+    - `allow_empty`: Accept no rows. Where the number of rows is private, whether there is one is
+      too: a fold of a private search may be empty.
+    - `one_place`: Why rows in parts (`skdp.engines`) are refused; "" where they are not.
     """
     if is_parts(X):
         refuse_parts(X, estimator, one_place)
@@ -414,12 +484,7 @@ def check_incomplete(X: Any, *, estimator: str, allow_empty: bool = False) -> An
     """Return a table of numbers of which some are missing; guarantee and errors as `check_rows`."""
     refuse_parts(X, estimator, ONE_PLACE)
     X = _numeric_container(X, estimator, allow_empty=allow_empty)
-    problems = set()
-    for start, stop in Rows(X).spans():
-        values, problem = to_float(cut(X, start, stop))
-        infinite = values is not None and not _sum_is_finite(values) and np.isinf(values).any()
-        problems.add(problem or ("infinite" if infinite else ""))
-    _raise(problems, X)
+    _checked_rows(X, omit=True)
     return X
 
 
@@ -452,22 +517,18 @@ def check_marks(
         raise ValueError(
             f"{estimator} requires y to be passed, but the target y is None. {_NOT_MARKS}"
         )
-    problem = ""
     refuse_other_arrays(y, "y")
-    y = checked(y, "y")
-    values, strange = to_float(y)
+    values, strange = to_float(checked(y, "y"))
     marks = np.zeros(0) if values is None else values
     marks = marks.reshape(-1) if marks.ndim == 2 and marks.shape[1] == 1 else marks
     if strange or marks.ndim != 1 or not np.all((marks == 0) | (marks == 1)):
-        problem = _NOT_MARKS
-    elif marks.size != n_rows:
-        problem = "y must have as many entries as X has rows."
-    if not problem and not (marks == 0).any():
-        problem = _NO_PUBLIC
-    if not problem and not (allow_empty or (marks == 1).any()):
-        problem = _NO_PRIVATE
-    if problem:
-        raise ValueError(problem)
+        raise ValueError(_NOT_MARKS)
+    if marks.size != n_rows:
+        raise ValueError("y must have as many entries as X has rows.")
+    if not (marks == 0).any():
+        raise ValueError(_NO_PUBLIC)
+    if not (allow_empty or (marks == 1).any()):
+        raise ValueError(_NO_PRIVATE)
     return marks == 1
 
 
@@ -480,29 +541,9 @@ def check_samples(
     of rows: under "replace_one" y is public, under "add_or_remove_one" a private row comes with its
     mark, and the positions are not used.
 
-    Parameters
-    ----------
-    X : array-like or table of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,)
-        1 (or True) for a private row, 0 (or False) for a public one. Other codes are refused, as
-        they do not say which sample is private.
-    estimator : str
-    allow_empty : bool, default=False
-        Accept no private rows.
-
-    Returns
-    -------
-    rows : Rows
-        The rows marked 1.
-    public : ndarray of shape (n_public, n_features)
-        The rows marked 0, at least one.
-
-    Raises
-    ------
-    TypeError
-        As `check_rows`.
-    ValueError
-        As `check_rows`; if y has other values, another length, or marks one sample only.
+    `y` is 1 (or True) for a private row, 0 (or False) for a public one, of which there is at least
+    one; `allow_empty` accepts no private rows. Other codes are refused, as they do not say which
+    sample is private.
     """
     refuse_parts(X, estimator, ONE_PLACE)
     X = _numeric_container(X, estimator)
@@ -534,9 +575,9 @@ def check_public_array(
     _raise(problem, X)
     assert values is not None
     if allow_missing and np.isinf(values).any():
-        _raise("infinite")
+        raise ValueError(_INFINITE)
     if not allow_missing and not np.isfinite(values).all():
-        _raise("finite")
+        raise ValueError(_NOT_FINITE)
     return values
 
 
@@ -638,7 +679,7 @@ def _own_rows(X: Any, estimator: str) -> sparse.csr_array:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must have rows")
     kind = getattr(getattr(X, "dtype", None), "kind", "f")  # of no data at all, there is none
     if kind == "c":
-        raise ValueError("Complex data not supported: X must be real.")
+        raise ValueError(_COMPLEX)
     if kind not in "biuf":
         raise TypeError(f"{estimator}: the cells of a sparse X must be real numbers")
     table = own_sparse(X)

@@ -13,6 +13,7 @@ interface), and a file that is truncated while it is mapped.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import mmap
 import operator
@@ -88,9 +89,17 @@ def _array(X: Any) -> Any:
         return X
     if isinstance(owner, mmap.mmap):
         _demand(_mapped(X, owner))
-    low, high = np.lib.array_utils.byte_bounds(plain)
-    memory = _extent(owner)
-    _demand(memory is None or (memory[0] <= low and high <= memory[1]))
+    if isinstance(owner, np.ndarray):
+        memory = owner if owner.flags.owndata else None
+    else:
+        try:
+            memory = np.frombuffer(owner, dtype=np.uint8)
+        except (BufferError, TypeError, ValueError):  # it does not say where its memory is
+            memory = None
+    if memory is not None:
+        first, last = np.lib.array_utils.byte_bounds(memory)
+        low, high = np.lib.array_utils.byte_bounds(plain)
+        _demand(first <= low and high <= last)
     return X
 
 
@@ -102,17 +111,6 @@ def _mapped(X: Any, owner: mmap.mmap) -> bool:
             offset = max(offset, int(getattr(X, "offset", 0) or 0))
         X = X.base
     return offset - offset % mmap.ALLOCATIONGRANULARITY + len(owner) <= owner.size()
-
-
-def _extent(owner: Any) -> tuple[int, int] | None:
-    """Return the first and last address of an array's owner; None if it does not say."""
-    if isinstance(owner, np.ndarray):
-        return np.lib.array_utils.byte_bounds(owner) if owner.flags.owndata else None
-    try:
-        memory = np.frombuffer(owner, dtype=np.uint8)
-    except (BufferError, TypeError, ValueError):
-        return None
-    return np.lib.array_utils.byte_bounds(memory)
 
 
 # --- scipy ------------------------------------------------------------------------------------
@@ -205,10 +203,6 @@ def _of_triples(cells: NDArray, i: NDArray, j: NDArray, rows: int, columns: int)
     return sparse.csr_array((cells[order], j[order], ends), shape=(rows, columns), copy=False)
 
 
-def _of_coordinates(X: Any, rows: int, columns: int) -> Any:
-    return _of_triples(_own_cells(X), _own(X.row, "iu"), _own(X.col, "iu"), rows, columns)
-
-
 def _of_keys(X: Any, rows: int, columns: int) -> Any:
     items = list(X.items())
     at = np.array([(operator.index(i), operator.index(j)) for (i, j), _ in items], dtype=np.int64)
@@ -246,7 +240,9 @@ def _of_diagonals(X: Any, rows: int, columns: int) -> Any:
 _FORMATS: dict[str, Callable[[Any, int, int], Any]] = {
     "csr": functools.partial(_compressed, make=sparse.csr_array, by_rows=True),
     "csc": functools.partial(_compressed, make=sparse.csc_array, by_rows=False),
-    "coo": _of_coordinates,
+    "coo": lambda X, rows, columns: _of_triples(
+        _own_cells(X), _own(X.row, "iu"), _own(X.col, "iu"), rows, columns
+    ),
     "bsr": _of_blocks,
     "lil": _of_lists,
     "dok": _of_keys,
@@ -278,21 +274,19 @@ _PART = 4  # times the bytes of a nested array, above which it is checked but no
 def _arrow(X: Any) -> Any:
     """Return what pyarrow holds with offsets of our own, all of them checked."""
     arrow = sys.modules["pyarrow"]
-    if isinstance(X, arrow.Table | arrow.RecordBatch):
-        X.validate()
-        before = X.columns
-        columns = [_arrow(column) for column in before]
-        if all(map(operator.is_, columns, before)):
-            return X
-        return type(X).from_arrays(columns, schema=X.schema)
-    if isinstance(X, arrow.ChunkedArray):
-        X.validate()
-        before = X.chunks
-        chunks = [_chunk(arrow, chunk) for chunk in before]
-        if all(map(operator.is_, chunks, before)):
-            return X
-        return arrow.chunked_array(chunks, type=X.type)
-    return _chunk(arrow, X) if isinstance(X, arrow.Array) else X
+    if isinstance(X, arrow.Array):
+        return _chunk(arrow, X)
+    if not isinstance(X, arrow.Table | arrow.RecordBatch | arrow.ChunkedArray):
+        return X
+    X.validate()
+    is_column = isinstance(X, arrow.ChunkedArray)
+    before = X.chunks if is_column else X.columns
+    after = list(map(_arrow, before))
+    if all(map(operator.is_, after, before)):
+        return X
+    if is_column:
+        return arrow.chunked_array(after, type=X.type)
+    return type(X).from_arrays(after, schema=X.schema)
 
 
 def _chunk(arrow: Any, chunk: Any) -> Any:
@@ -317,19 +311,15 @@ def _chunk(arrow: Any, chunk: Any) -> Any:
         own.view(arrow.binary_view()).validate(full=True)
         return own
     if chunk.type.num_fields:
-        own = chunk if _is_small_part(arrow, chunk) else _rebuilt(chunk)
+        size = 0
+        with contextlib.suppress(arrow.ArrowException):  # before pyarrow 19, of text views
+            size = chunk.nbytes
+        # A small part of a large array would be copied with all of it.
+        is_small_part = chunk.get_total_buffer_size() > _PART * size + 2**20
+        own = chunk if is_small_part else _rebuilt(chunk)
         own.validate(full=True)
         return own
     return chunk
-
-
-def _is_small_part(arrow: Any, chunk: Any) -> bool:
-    """Whether an array is a small part of a large one, which would be copied with all of it."""
-    try:
-        size = chunk.nbytes
-    except arrow.ArrowException:  # before pyarrow 19, of text views
-        size = 0
-    return bool(chunk.get_total_buffer_size() > _PART * size + 2**20)
 
 
 def _rebuilt(chunk: Any, places: int | None = None) -> Any:

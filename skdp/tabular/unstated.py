@@ -21,7 +21,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from skdp.tabular.cells import MISSING, cell_key, key_order
-from skdp.tabular.coding import CodedRows, coded_columns
+from skdp.tabular.coding import (
+    CodedRows,
+    Schema,
+    _column_part,
+    _number_type,
+    coded_columns,
+    table_schema,
+)
 from skdp.tabular.columns import MISSING_CODE, as_they_come, coded, readable_type
 from skdp.tabular.containers import (
     as_list,
@@ -44,10 +51,9 @@ from skdp.tabular.domain import (
     is_integer,
     is_range,
 )
-from skdp.tabular.encoding import Schema, _column_part, _number_type, table_schema
 from skdp.tabular.parts import NO_ROWS, ONE_PLACE, refuse_parts
 from skdp.tabular.rows import Rows, check_incomplete
-from skdp.user_code import interruptible, suppress_warnings
+from skdp.user_code import reading
 
 # --- rows as keys --------------------------------------------------------------------------------
 
@@ -229,9 +235,6 @@ class ColumnPlan:
         return self.source in (NUMBERS, KEYS)
 
 
-# --- what types say ---------------------------------------------------------------------------
-
-
 def _type_at(X: Any, j: int) -> Any:
     """Return the type of a column, with the values that it may list."""
     types = column_types(X)
@@ -307,10 +310,13 @@ def column_plans(
         raise ValueError(f"domain names columns that X does not have: {unknown}")
     plans = []
     for j, label in enumerate(names):
-        if label in known and not is_integer(known[label]):
-            plans.append(ColumnPlan(label, STATED, _as_stated(known[label], X, j)))
-            continue
         dtype = _type_at(X, j)
+        if label in known and not is_integer(spec := known[label]):
+            if is_range(spec):  # of whole numbers, where the type of the column is
+                number = _number_type(dtype)
+                spec = Bins.regular(*spec, integer=number is not None and number.kind in "iu")
+            plans.append(ColumnPlan(label, STATED, spec))
+            continue
         values = _listed(X, j, dtype, label, categories)
         if values is None and label in known:
             if (kind := kind_of(dtype, schema.container)) in ("text", "temporal"):
@@ -325,14 +331,6 @@ def column_plans(
             values = [*values, None]
         plans.append(ColumnPlan(label, OF_TYPE, values))
     return plans
-
-
-def _as_stated(spec: Any, X: Any, j: int) -> Any:
-    """Return a stated column; of a range of whole numbers, `Bins` that know it."""
-    if not is_range(spec):
-        return spec
-    number = _number_type(_type_at(X, j))
-    return Bins.regular(*spec, integer=number is not None and number.kind in "iu")
 
 
 def stand_in(plans: Sequence[ColumnPlan], *, named: bool) -> Domain:
@@ -378,7 +376,7 @@ class UncodedRows(CodedRows):
         self._columns, self.plans, self.named = columns, tuple(plans), named
         self._values: dict[int, NDArray[np.float64]] = {}
         keyed = [(j, *columns[j]) for j, plan in enumerate(plans) if plan.source == KEYS]
-        with suppress_warnings(), interruptible():
+        with reading():
             for j, plan in enumerate(plans):
                 if plan.source == NUMBERS:
                     self._values[j] = self._numbers(j, plan.kind)
@@ -410,23 +408,21 @@ class UncodedRows(CodedRows):
     def incomplete(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start to stop; NaN where a cell is missing, or its column has no numbers."""
         out = np.full((stop - start, len(self.plans)), np.nan)
-        rows: Any = slice(start, stop)
-        if self._positions is not None:
-            rows = self._positions[rows]
         for j, values in self._values.items():
-            out[:, j] = values[rows] / UNITS[self.plans[j].kind]
+            out[:, j] = self._part(values, start, stop) / UNITS[self.plans[j].kind]
         return out
 
     def missing_counts(self, columns: Sequence[int]) -> NDArray[np.int64]:
         """Return the number of rows without a value in some columns that are not stated."""
-        return np.array([self._missing_cells(j).sum() for j in columns], np.int64)
-
-    def _missing_cells(self, j: int) -> NDArray[np.bool_]:
-        if j in self._values:
-            return np.isnan(self._of_rows(self._values[j]))
-        keys = [key == (j, *MISSING) for key in self._keyed._keys]
-        place = self._keyed_columns.index(j)
-        return np.array([*keys, False])[self._of_rows(self._keyed._X[:, place])]
+        counts = np.zeros(len(columns), np.int64)
+        for i, j in enumerate(columns):
+            if j in self._values:
+                counts[i] = np.isnan(self._of_rows(self._values[j])).sum()
+                continue
+            keys = [key == (j, *MISSING) for key in self._keyed._keys]
+            places = self._of_rows(self._keyed._X[:, self._keyed_columns.index(j)])
+            counts[i] = np.array([*keys, False])[places].sum()
+        return counts
 
     def key_weights(
         self, weights: list[int], salt: int, without: Sequence[Key]

@@ -26,8 +26,7 @@ from skdp.core import Session
 from skdp.core.privacy_filter import PrivacyFilter
 from skdp.core.table import PrivateTable
 from skdp.core.transcript import record, replay
-from skdp.engines import Source, from_arrays
-from skdp.engines._workers import Threads
+from skdp.engines import Source, Threads, from_arrays
 from skdp.tabular.parts import PartsRows
 
 # Their rows are scored by code of the user, mixed, marked or weighted one by one: in one place.

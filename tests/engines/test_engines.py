@@ -17,8 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from part_cases import Case, compare, fit
 
 from skdp import DPPCA, DPKMeans, DPStandardScaler, PrivacyBudget
-from skdp.engines import Source, from_arrays, from_dask, from_stream, read_parquet
-from skdp.engines._workers import Threads
+from skdp.engines import Source, Threads, from_arrays, from_dask, from_stream, read_parquet
 from skdp.exceptions import SourceError
 from skdp.linear_model import DPLogisticRegression
 from skdp.synthetic import Bins, DPMarginalSynthesizer

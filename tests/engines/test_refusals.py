@@ -24,15 +24,13 @@ from skdp.base import PrivateMixin
 from skdp.core import Sum
 from skdp.core.clipping import Box
 from skdp.core.table import PrivateTable, _added, added, stability_of, total_dtype
-from skdp.engines import Source, from_arrays, from_stream, read_parquet
-from skdp.engines._workers import Threads
+from skdp.engines import Source, Threads, from_arrays, from_stream, read_parquet
 from skdp.exceptions import PrivacyLeakError, SourceError
 from skdp.linear_model import DPRidge
 from skdp.naive_bayes import DPGaussianNB
 from skdp.quantile import DPMedian
 from skdp.tabular import check_rows
-from skdp.tabular.parts import PartsRows
-from skdp.tabular.source import itself
+from skdp.tabular.parts import PartsRows, itself
 
 X = np.random.default_rng(0).normal(size=(40, 2))
 PARTS = from_arrays([X[:9], X[9:]])

@@ -28,8 +28,7 @@ from part_cases import travelling
 from skdp import DPKMeans, DPStandardScaler, PrivacyBudget
 from skdp.aggregation import DPGroupBy
 from skdp.core.transcript import record
-from skdp.engines import Source, from_arrays, from_dask, from_stream, read_parquet
-from skdp.engines._workers import Threads
+from skdp.engines import Source, Threads, from_arrays, from_dask, from_stream, read_parquet
 from skdp.exceptions import SourceError
 from skdp.model_selection import private_scorer
 
