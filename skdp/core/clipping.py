@@ -253,7 +253,7 @@ class Box:
         per_feature: bool = False,
         bits: int = GRID_BITS,
     ) -> None:
-        self._per_feature = per_feature
+        self._per_feature, self._bits = per_feature, bits
         self.low, self.high = _bounds(low, high)
         self.n_dims = self.low.size
         # Halves first: the sum or the difference of two huge bounds may overflow.
@@ -269,6 +269,8 @@ class Box:
 
     def at(self, bits: int) -> Box:
         """Return the same box with another number of steps."""
+        if bits == self._bits:
+            return self
         return Box(self.low, self.high, per_feature=self._per_feature, bits=bits)
 
     def map(self, block: Floats) -> Floats:

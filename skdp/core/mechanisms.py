@@ -152,13 +152,23 @@ def _noised(
     return lengthened(released, bits), std * 2.0**bits
 
 
-def _std(
-    bounds: Independent | Spherical | Cubes, entries: int, level: float, *, pure: bool
-) -> float:
-    """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
-    bits, size = bounds.shortened(entries, level, pure=pure)
-    std = bounds.deviation(size / level, entries) if pure else sigma_up(size, level)
-    return std * 2.0**bits
+class _LeastNoise:
+    """Bounds whose noise is that of `least`."""
+
+    least: Any
+
+    def std(self, entries: int, level: float, *, pure: bool) -> float:
+        """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
+        bounds = self.least(entries, pure=pure)
+        bits, size = bounds.shortened(entries, level, pure=pure)
+        std: float = bounds.deviation(size / level, entries) if pure else sigma_up(size, level)
+        return std * 2.0**bits
+
+    def noised(
+        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float = 1.0
+    ) -> tuple[NDArray, float]:
+        """Return the integers with the noise that these bounds ask for, and its deviation."""
+        return _noised(self.least(exact.size, pure=meter.pure), meter, name, exact, share, unit)
 
 
 @reviewed
@@ -194,7 +204,7 @@ class Cubes:
 
 @reviewed
 @dataclass(frozen=True)
-class Spherical:
+class Spherical(_LeastNoise):
     """The whole vector gets noise of one scale: rounded Gaussian, or K-norm if pure.
 
     - `l2`: Bound on the L2 norm of a change, in steps, rounded up.
@@ -229,20 +239,10 @@ class Spherical:
         ball = self.deviation(self.l2, entries)
         return self if cubes is None or ball <= cubes.deviation(cubes.size, entries) else cubes
 
-    def std(self, entries: int, level: float, *, pure: bool) -> float:
-        """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
-        return _std(self.least(entries, pure=pure), entries, level, pure=pure)
-
-    def noised(
-        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float = 1.0
-    ) -> tuple[NDArray, float]:
-        """Return the integers with the noise that these bounds ask for, and its deviation."""
-        return _noised(self.least(exact.size, pure=meter.pure), meter, name, exact, share, unit)
-
 
 @reviewed
 @dataclass(frozen=True)
-class Independent:
+class Independent(_LeastNoise):
     """Every entry gets noise of its own: rounded Gaussian, or discrete Laplace if pure.
 
     - `l1`, `l2_squared`: Bounds on the L1 norm and on the squared L2 norm of a change, in steps.
@@ -290,16 +290,6 @@ class Independent:
         vector = self._vector.least(entries, pure=True)
         size = vector.size if isinstance(vector, Cubes) else vector.l2
         return vector if math.sqrt(2) * self.l1 >= vector.deviation(size, entries) else self
-
-    def std(self, entries: int, level: float, *, pure: bool) -> float:
-        """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
-        return _std(self.least(entries, pure=pure), entries, level, pure=pure)
-
-    def noised(
-        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float = 1.0
-    ) -> tuple[NDArray, float]:
-        """Return the integers with the noise that these bounds ask for, and its deviation."""
-        return _noised(self.least(exact.size, pure=meter.pure), meter, name, exact, share, unit)
 
 
 def exponential_mechanism(

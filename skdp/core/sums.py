@@ -176,7 +176,8 @@ class Image:
         parts = []
         for block in self.blocks(x, labels, None):
             q = self.weighted(block, weights)
-            parts.append(as_total(np.ones(len(q)) @ q, dtype))
+            total = q.sum(axis=0) if q.shape[1] == 1 else np.ones(len(q)) @ q
+            parts.append(as_total(total, dtype))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def table_total(self, table: PrivateTable) -> NDArray:
@@ -443,11 +444,10 @@ class RowSum(Query):
     def _cubes(self, relation: str) -> Cubes | None:
         """Return a bound on the largest changes of all cells, if the image bounds its entries."""
         image, cells = self.image, self.cells
-        if image.entry_bounds is None or (
-            cells is not None and (self.constant or cells.image_first)
-        ):
+        bounds = image.entry_bounds
+        if bounds is None or (cells is not None and (self.constant or cells.image_first)):
             return None
-        norm, change = (self._scale * bound for bound in image.entry_bounds)
+        norm, change = (self._scale * bound for bound in bounds)
         size = max(norm, self.constant)
         if relation == REPLACE_ONE:
             size = change
@@ -581,8 +581,8 @@ class Values(Image):
 
     @property
     def entry_bounds(self) -> tuple[int, int]:
-        widths = self._widths
-        return self.largest, 2 * self.largest if widths is None else max(widths, default=0)
+        largest, widths = self.largest, self._widths
+        return largest, 2 * largest if widths is None else max(widths, default=0)
 
     @property
     def count_weight(self) -> int:

@@ -16,6 +16,7 @@ References
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from scipy.special import erfcx, erfinv, log_ndtr, ndtr, ndtri_exp
 from skdp.parameters import Reals, check_parameter
 
 
+@functools.lru_cache(maxsize=64)
 def exact(value: float) -> Fraction:
     """Return the decimal number that ``repr(float(value))`` shows, as a fraction.
 

@@ -296,6 +296,8 @@ def _pass(
     position = ((words >> np.uint64(8)) & _POSITION).view(np.int64)
     np.multiply(env.left.take(entry) + position, 2.0**-BITS, out=x)  # exact: 52 bits
     open_ = np.flatnonzero(byte >= env.sure.take(entry))
+    if not open_.size:
+        return open_, open_
 
     o_entry, o_byte = entry[open_], byte[open_]
     never = o_byte >= env.never[o_entry]

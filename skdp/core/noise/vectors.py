@@ -81,8 +81,7 @@ def k_norm(
     single = rows is None and np.ndim(scale) == 0
     if np.ndim(scale) == 0:
         n = 1 if rows is None else rows[0]
-        scales = np.empty(n, dtype=object)
-        scales[:] = [as_rational(scale, "scale", _MIN_SCALE, _MAX_SCALE)] * n
+        scales = np.full(n, as_rational(scale, "scale", _MIN_SCALE, _MAX_SCALE), dtype=object)
     else:
         scales = check_scales(scale, "scale", _MIN_SCALE, _MAX_SCALE)
         n = scales.shape[0] if rows is None else rows[0]
