@@ -398,12 +398,12 @@ def _find(
         parts = [_part(column, node, chosen, cuts) for node in step.nodes]
 
         def draw(
-            parts: list[tuple[Scored, int]] = parts, etas: list[Fraction] = step.etas
+            parts: list[tuple[Scored, int, int]] = parts, etas: list[Fraction] = step.etas
         ) -> NDArray:
             return np.array(
                 [
-                    choose(scored, eta, meter.entropy) << bits
-                    for (scored, bits), eta in zip(parts, etas, strict=True)
+                    choose(scored, eta, meter.entropy, points=points) << bits
+                    for (scored, bits, points), eta in zip(parts, etas, strict=True)
                 ],
                 dtype=np.int64,
             )
@@ -411,7 +411,7 @@ def _find(
         # The number of runs tells of the rows: in a transcript they are one object.
         exact = np.empty(1, dtype=object)
         if current_transcript() is not None:
-            exact[0] = [scored(None).runs() for scored, _ in parts]
+            exact[0] = [scored(None).runs() for scored, *_ in parts]
         title = label if len(rounds) == 1 else f"{label}, round {number}"
         places = meter.release(title, exact, step.loss, step.distance, draw, (len(step.nodes),))
         for node, place in zip(step.nodes, places.tolist(), strict=True):
@@ -423,8 +423,11 @@ def _find(
 
 def _part(
     column: RankedColumn, node: Node, chosen: dict[int, int], cuts: dict[int, int]
-) -> tuple[Scored, int]:
-    """Return the scores of a part's places; at a leaf its points, as nothing is parted there."""
+) -> tuple[Scored, int, int]:
+    """Return the scores of a part's places; at a leaf its points, as nothing is parted there.
+
+    And the bits of a place in a point, and how many there are.
+    """
     bits = SPREAD_BITS if node.leaf else 0
     low, high = chosen[node.left] >> bits, chosen[node.right] >> bits
     first, stop = cuts[node.left], cuts[node.right]
@@ -432,7 +435,7 @@ def _part(
     def scored(reach: int | None) -> Part:
         return column.part(first, stop, low, high, node.level, spread=not node.leaf, reach=reach)
 
-    return scored, bits
+    return scored, bits, high - low + 1
 
 
 @reviewed

@@ -51,6 +51,7 @@ _TOGETHER = 2**20  # values that are gathered in one pass: 8 MB
 # Points whose score times eta is larger have weights below exp(-82) < 2**-118, beside at least 1 of
 # the best: all 2**57 places of a column weigh less than 2**-60 together.
 _NEAR = 82
+_SELDOM = 10
 _BLOCK = 2**9  # weights whose running sums are made where the choice is among them
 _POWERS = 2**18  # weights of ranks that are kept: 2 MB
 
@@ -374,14 +375,19 @@ def choose(
     entropy: samplers.Entropy | None,
     reach: int | None = None,
     others: float = 2.0**-60,
+    points: int | None = None,
 ) -> int:
     """Return a point with probability proportional to exp(-eta * score), one of less than 2**62.
 
     Exactly, if some point has score 0. Points of scores above `reach` weigh `others` at most; by
-    default, of fewer than 2**57 points, those beyond `_NEAR`.
+    default, of fewer than 2**57 points, those beyond `_NEAR`. Where the number of points is known,
+    fewer are scored: all others weigh exp(-_SELDOM) of one of score 0, together.
     """
     if reach is None and eta:
-        reach = math.ceil(_NEAR / eta)
+        near: float = _NEAR
+        if points is not None:
+            near, others = math.log(points) + _SELDOM, math.exp(-_SELDOM) * (1 + 2.0**-30)
+        reach = math.ceil(near / eta)
     part = scored(reach)
     v = samplers.uniform_below(1 << 64, entropy=entropy)
     run = part.run_at(eta, v, others)
