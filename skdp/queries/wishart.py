@@ -9,9 +9,11 @@ which is post-processing. Every rounding is certified, so pure epsilon stays pur
 
 **Computation.** An entry may reach 2**50 while its rounding must be right: float64 is not enough.
 1. The normals are cut after F = 48, 69 or 90 bits and split in limbs of 21 bits.
-2. The product of two limb matrices over at most 1024 columns has all partial sums below
-   2**(21 + 21 + 10) = 2**52 (the top limb is below 2**20, as no deviate is beyond 2**14). So BLAS
-   computes it exactly in float64, in whatever order it adds, with or without fused operations.
+2. Of limb matrices A and B with counterparts A', B', the sum A B' + B A' is (A + B)(A' + B') -
+   A A' - B B': one product each instead of two. The sum of two limbs is below 2**22 (the top limb
+   is below 2**20, as no deviate is beyond 2**14), so over at most 256 columns all partial sums are
+   below 2**(22 + 22 + 8) = 2**52. BLAS computes such products exactly in float64, in whatever order
+   it adds, with or without fused operations.
 3. The limb products are joined as digits of 21 bits; the lowest are left out and bounded. Two
    float64 numbers have enough of them to round nearly every entry with certainty.
 4. The digits of others are joined in Python integers: an entry is certain when both ends of its
@@ -42,7 +44,7 @@ _MAX_SCALE = Fraction(1 << 62)
 _MAX_ORDER = 1 << 15
 _LIMB = 21
 _MASK = (1 << _LIMB) - 1
-_COLUMNS = 1024  # of one exact product
+_COLUMNS = 256  # of one exact product
 _ROWS = 256  # of the matrix that are computed at once
 _AT_ONCE = 1 << 20  # deviates
 
@@ -193,16 +195,26 @@ def _digits(rows: _Rows, first: int, stop: int) -> dict[int, np.ndarray]:
     stop = min(stop, d)
     shape = (stop - first, d - first)
     digits = {k: np.zeros(shape, dtype=np.int64) for k in range(lowest, 2 * top + 1)}
+    squares = np.zeros((top + 1, *shape), dtype=np.int64)
+    pairs = [(a, b) for a in range(top + 1) for b in range(max(lowest - a, a + 1), top + 1)]
     product = np.empty(shape)
     for begin in range(0, rows.columns, _COLUMNS):
         span = slice(begin, min(begin + _COLUMNS, rows.columns))
-        left = [rows.limb(a, (slice(first, stop), span)).astype(float) for a in range(top + 1)]
+        left, right = (
+            [rows.limb(a, (slice(first, end), span)).astype(float) for a in range(top + 1)]
+            for end in (stop, d)
+        )
         for part in left:
             part[:, max(half - begin, 0) :] *= -1.0
-        for b in range(top + 1):
-            right = rows.limb(b, (slice(first, d), span)).astype(float)
-            for a in range(max(lowest - b, 0), top + 1):
-                digits[a + b] += np.matmul(left[a], right.T, out=product).astype(np.int64)
+        for a in range(top + 1):
+            squares[a] += np.matmul(left[a], right[a].T, out=product).astype(np.int64)
+        for a, b in pairs:
+            both = right[a] + right[b]
+            digits[a + b] += np.matmul(left[a] + left[b], both.T, out=product).astype(np.int64)
+    for a, b in pairs:
+        digits[a + b] -= squares[a] + squares[b]
+    for a in range(-(-lowest // 2), top + 1):
+        digits[2 * a] += squares[a]
     for k in range(lowest, 2 * top):
         digits[k + 1] += digits[k] >> _LIMB
         digits[k] &= _MASK
