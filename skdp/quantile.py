@@ -45,6 +45,7 @@ from skdp.queries import (
     LearnedBox,
     NoisyQuantiles,
     Quantiles,
+    RankedColumn,
     SmoothMedian,
     allowances,
     check_levels,
@@ -53,7 +54,6 @@ from skdp.queries import (
     rank_scale,
     rates,
     recursion,
-    spread,
 )
 
 if TYPE_CHECKING:
@@ -150,14 +150,12 @@ class _Runs:
     up_to: NDArray[np.int64]  # rows below or at the place
 
     @classmethod
-    def of(cls, ordered: NDArray[np.int64]) -> _Runs:
-        first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-        after = np.append(first[1:], ordered.size)
-        starts = np.zeros(2 * first.size + 1, dtype=np.int64)
+    def of(cls, points: NDArray[np.int64], counted: NDArray[np.int64]) -> _Runs:
+        starts = np.zeros(2 * points.size + 1, dtype=np.int64)
         below, up_to = np.zeros((2, starts.size), dtype=np.int64)
-        starts[1::2], starts[2::2] = ordered[first], ordered[first] + 1
-        below[1::2] = first
-        below[2::2] = up_to[1::2] = up_to[2::2] = after
+        starts[1::2], starts[2::2] = points, points + 1
+        below[1::2] = counted[:-1]
+        below[2::2] = up_to[1::2] = up_to[2::2] = counted[1:]
         return cls(starts, below, up_to)
 
     def draw(
@@ -222,9 +220,9 @@ def _rank_errors(
     rounds = recursion(check_levels(levels))
     m, bits = len(levels), SPREAD_BITS
     numbers = lattice.number(ordered)
-    points = _Runs.of(numbers)
-    places = _Runs.of(spread(numbers.copy())) if len(rounds) > 1 else points
-    ordered_places = spread(numbers.copy()) if len(rounds) > 1 else numbers << bits
+    column = RankedColumn.of_sorted(numbers)
+    points = _Runs.of(column.points, column.below)
+    places = _Runs.of(*column.places(0, column.points.size)) if len(rounds) > 1 else points
     steps = [
         list(zip(nodes, rates(nodes, *allowance, replace=replace), strict=True)) for nodes in rounds
     ]
@@ -242,8 +240,8 @@ def _rank_errors(
                 else:
                     place = places.draw(low, high, part, q, rate, rng)
                 chosen[node.place] = place
-                cut = int(np.searchsorted(ordered_places, place))
-                cuts[node.place] = min(max(cut, part[0]), part[1])
+                if not node.leaf:
+                    cuts[node.place] = min(max(column.rows_below(place), part[0]), part[1])
         drawn[i] = [chosen[j] >> bits for j in range(m)]
     # With a step, the values themselves are rounded to its multiples.
     rows = lattice.value(numbers) if lattice.step else ordered

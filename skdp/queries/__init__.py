@@ -102,7 +102,7 @@ if TYPE_CHECKING:
         rates,
         recursion,
     )
-    from skdp.queries.ranked_columns import SPREAD_BITS, spread
+    from skdp.queries.ranked_columns import SPREAD_BITS, RankedColumn
     from skdp.queries.samples import NoisySample, PublishedRows
     from skdp.queries.scores import (
         CategoryScores,
@@ -192,7 +192,7 @@ else:
                 "Lattice NoisyQuantiles Quantiles allowances check_levels multiples rank_scale "
                 "rates recursion"
             ),
-            "ranked_columns": "SPREAD_BITS spread",
+            "ranked_columns": "SPREAD_BITS RankedColumn",
             "samples": "NoisySample PublishedRows",
             "scores": (
                 "CategoryScores CodedScoreCells LinearScores NormalScores ScoreCells TableScores "
@@ -231,11 +231,11 @@ __all__ = [
     "LinearImage", "LinearScores", "LogisticGradient", "LogisticMinimiser", "LogisticObjective",
     "LogitBall", "MarginalCells", "Moments", "NoisyQuantiles", "NoisySample", "NormBins",
     "NormMedian", "NormalScores", "OfBlocks", "OfColumn", "OnBlocks", "Prefixes", "Projection",
-    "PublishedRows", "Quantiles", "Repeats", "ScoreCells", "SecondMoment", "SelectKeys",
-    "SmallTable", "SmoothMedian", "SpanningCost", "SparseVector", "StandardBall", "Symmetric",
-    "TableScores", "TargetBox", "ThresholdTable", "Tree", "UnitBall", "UnitShapes", "UnitSpread",
-    "Weighted", "WeightedBall", "Workload", "WorstMarginal", "WorstQuery", "additive",
-    "additive_errors", "additive_gradient", "allowances", "base_level", "basis_mean",
+    "PublishedRows", "Quantiles", "RankedColumn", "Repeats", "ScoreCells", "SecondMoment",
+    "SelectKeys", "SmallTable", "SmoothMedian", "SpanningCost", "SparseVector", "StandardBall",
+    "Symmetric", "TableScores", "TargetBox", "ThresholdTable", "Tree", "UnitBall", "UnitShapes",
+    "UnitSpread", "Weighted", "WeightedBall", "Workload", "WorstMarginal", "WorstQuery",
+    "additive", "additive_errors", "additive_gradient", "allowances", "base_level", "basis_mean",
     "cauchy_kappa", "check_graph", "check_levels", "check_small_tables", "check_threshold_tables",
     "choose_noise", "column_box", "column_units", "comparison_margin", "counting_law",
     "feature_means", "function_mean", "joined_box", "label_moments", "label_sums", "label_vectors",
@@ -243,7 +243,7 @@ __all__ = [
     "logistic_gradient", "marginals", "moments", "multiples", "n_multisets", "norm_from_bins",
     "objective_std", "plan_learning", "planned_noise", "present_means", "public_tables",
     "rank_scale", "rates", "recursion", "row_counts", "rows_beyond", "rows_off", "score_counts",
-    "score_mean", "select_categories", "select_classes", "slope_bound", "softmax", "spread",
+    "score_mean", "select_categories", "select_classes", "slope_bound", "softmax",
     "squared_offsets", "student_kappa", "sum_view", "table_rate", "target_moments", "target_sums",
     "threshold_scales", "ticks_between", "tree_box", "unit_sum", "vote_bounds", "whitened_mean",
     "workload_answer",

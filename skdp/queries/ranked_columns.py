@@ -37,12 +37,13 @@ __all__ = [
     "gathered",
     "ranked_columns",
     "reversed_bits",
-    "spread",
 ]
 
 Ints = NDArray[np.int64]
 
-SPREAD_BITS = 16  # rows of one lattice point are spread over 2**16 places of it, see `spread`
+SPREAD_BITS = (
+    16  # rows of one lattice point are spread over 2**16 places of it, see `RankedColumn.places`
+)
 _FEW = 64  # rows of a point whose places are in a table
 _COUNTED = 2**20  # points of a lattice that are counted one by one
 _COUNTS = 2**21  # counts in one pass of one thread: 8 MB
@@ -110,24 +111,6 @@ def reversed_bits(numbers: Ints) -> Ints:
     for bit in range(SPREAD_BITS):
         out |= ((numbers >> bit) & 1) << (SPREAD_BITS - 1 - bit)
     return out
-
-
-def spread(numbers: Ints) -> Ints:
-    """Sort a column and spread the rows of one point over its 2**16 places, nearly evenly.
-
-    The j-th row of a point (j = 1, 2, ...) has place reverse(j): 1/2, 1/4, 3/4, 1/8, ... of the
-    way. Returns the sorted point * 2**16 + place. Guarantee: a function of the multiset of values;
-    a row more in the column is a row more at one place, and moves no other.
-    """
-    ordered = np.sort(numbers)
-    if not ordered.size:
-        return ordered
-    starts = np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
-    lengths = np.diff(np.append(starts, ordered.size))
-    rank = np.arange(1, ordered.size + 1) - np.repeat(starts, lengths)
-    ordered <<= SPREAD_BITS
-    ordered += reversed_bits(rank)
-    return np.sort(ordered)
 
 
 @functools.cache
@@ -299,8 +282,19 @@ class RankedColumn:
         """Return the points of the rows of these ranks, from 1 to n."""
         return self.points[np.searchsorted(self.below[1:], ranks)]
 
-    def _places(self, first: int, stop: int) -> tuple[Ints, Ints]:
-        """Return the distinct places of some points, as of `spread`, and the rows below each."""
+    @classmethod
+    def of_sorted(cls, numbers: Ints) -> RankedColumn:
+        """Return the column of rows in ascending order."""
+        first = np.flatnonzero(np.append(numbers.size > 0, numbers[1:] != numbers[:-1]))
+        return cls(numbers[first], np.append(first, numbers.size))
+
+    def places(self, first: int, stop: int) -> tuple[Ints, Ints]:
+        """Return the distinct places of the rows of some points, and the rows below each.
+
+        The rows of one point are spread over its 2**16 places, nearly evenly: the j-th (j = 1, 2,
+        ...) has place reverse(j): 1/2, 1/4, 3/4, 1/8, ... of the way. Guarantee: a function of the
+        multiset of values; a row more in the column is a row more at one place, and moves no other.
+        """
         counts = np.diff(self.below[first : stop + 1])
         starts = self.below[first:stop] - self.below[first]
         if counts.max(initial=0) <= _FEW:  # each row has a place of its own
@@ -325,9 +319,9 @@ class RankedColumn:
         return places[order], below
 
     def rows_below(self, place: int) -> int:
-        """Return the number of rows whose places, as of `spread`, are below this one."""
+        """Return the number of rows whose places are below this one."""
         i = int(np.searchsorted(self.points, place >> SPREAD_BITS))
-        places, below = self._places(i, min(i + 1, self.points.size))
+        places, below = self.places(i, min(i + 1, self.points.size))
         return int(below[np.searchsorted(places, place)])
 
     def part(
@@ -355,7 +349,7 @@ class RankedColumn:
         i = int(np.searchsorted(self.below[1:], begin))
         j = max(i, int(np.searchsorted(self.below[:-1], end, side="right")))
         if spread:
-            values, below = self._places(i, j)
+            values, below = self.places(i, j)
         else:
             values, below = self.points[i:j], self.below[i : j + 1]
         # Only the rows of the part: a point, or its places, may have others before and behind.

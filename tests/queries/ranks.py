@@ -53,3 +53,21 @@ def score_runs(ordered, low, high, level):
     n = ordered.size
     first = np.flatnonzero(np.append(n > 0, ordered[1:] != ordered[:-1]))
     return ranked_columns.Part(ordered[first], np.append(first, n), n, low, high, level).runs()
+
+
+def spread(numbers):
+    """Sort a column and spread the rows of one point over its 2**16 places, nearly evenly.
+
+    The j-th row of a point (j = 1, 2, ...) has place reverse(j): 1/2, 1/4, 3/4, 1/8, ... of the
+    way. Returns the sorted point * 2**16 + place. Guarantee: a function of the multiset of values;
+    a row more in the column is a row more at one place, and moves no other.
+    """
+    ordered = np.sort(numbers)
+    if not ordered.size:
+        return ordered
+    starts = np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
+    lengths = np.diff(np.append(starts, ordered.size))
+    rank = np.arange(1, ordered.size + 1) - np.repeat(starts, lengths)
+    ordered <<= ranked_columns.SPREAD_BITS
+    ordered += ranked_columns.reversed_bits(rank)
+    return np.sort(ordered)

@@ -20,7 +20,7 @@ from skdp.core import table as table_module
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import NoisyQuantiles, Quantiles, quantiles, ranked_columns
 from tests.folding import each
-from tests.queries.ranks import PAIR, A, ask, open_session, oracle_scores, score_runs
+from tests.queries.ranks import PAIR, A, ask, open_session, oracle_scores, score_runs, spread
 from tests.views import box_of
 
 RELATIONS = ("replace_one", "add_or_remove_one")
@@ -90,8 +90,8 @@ columns = st.lists(st.integers(0, 4), max_size=12)
 @settings(max_examples=100, deadline=None, database=None, derandomize=True)
 @given(x=columns, more=st.integers(0, 4))
 def test_a_row_more_is_one_place_more(x, more):
-    one = ranked_columns.spread(np.array(x, dtype=np.int64)).tolist()
-    two = ranked_columns.spread(np.array([*x, more], dtype=np.int64)).tolist()
+    one = spread(np.array(x, dtype=np.int64)).tolist()
+    two = spread(np.array([*x, more], dtype=np.int64)).tolist()
     for place in one:
         two.remove(place)
     assert len(two) == 1
@@ -100,7 +100,7 @@ def test_a_row_more_is_one_place_more(x, more):
 
 def test_rows_beyond_the_places_of_a_point_still_count():
     n = 2**ranked_columns.SPREAD_BITS + 5
-    places = ranked_columns.spread(np.zeros(n, dtype=np.int64))
+    places = spread(np.zeros(n, dtype=np.int64))
     assert places.size == n and places.min() >= 0 and places.max() < 2**ranked_columns.SPREAD_BITS
 
 
@@ -132,7 +132,7 @@ def test_a_column_of_counts_scores_as_its_sorted_rows(x, ends, q, reach, leaf):
     level, bits = Fraction(q), ranked_columns.SPREAD_BITS
     numbers = np.array(x, dtype=np.int64)
     column = ranked_columns.RankedColumn.of(*np.unique(numbers, return_counts=True))
-    places = ranked_columns.spread(numbers)
+    places = spread(numbers)
     low, high = (end << (bits - 3) for end in sorted(ends))
     cuts = [int(np.searchsorted(places, place)) for place in (low, high)]
     assert [column.rows_below(place) for place in (low, high)] == cuts
@@ -200,7 +200,7 @@ def test_rows_of_a_heavy_point_are_counted_at_their_places():
     n = 2 * 2**ranked_columns.SPREAD_BITS + 5
     numbers = np.repeat([1, 3], [n, 2])
     column = ranked_columns.RankedColumn.of(*np.unique(numbers, return_counts=True))
-    places = ranked_columns.spread(numbers)
+    places = spread(numbers)
     half = Fraction(1, 2)
     found = column.part(7, n, 0, 2**20, half, spread=True, reach=None).runs()
     exact = score_runs(places[7:n], 0, 2**20, half)

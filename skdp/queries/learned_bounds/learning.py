@@ -382,9 +382,8 @@ class FloatLattice:
             parts = [numbers[cuts[j] : cuts[j + 1]] for numbers, cuts in pieces]
             ordered = np.concatenate([np.zeros(0, dtype=np.int32), *parts])
             ordered.sort()
-            first = np.flatnonzero(np.append(ordered.size > 0, ordered[1:] != ordered[:-1]))
-            points = ordered[first].astype(np.int64)
-            yield RankedColumn(points, fewer + np.append(first, ordered.size))
+            column = RankedColumn.of_sorted(ordered)
+            yield RankedColumn(column.points.astype(np.int64), fewer + column.below)
 
     def columns(
         self, blocks: Callable[[], Iterable[Floats]], n: int, eta: Fraction, d: int
