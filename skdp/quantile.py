@@ -421,10 +421,14 @@ class QuantileFit(Scaler):
         boxes: list[Any] = []
         with rehearsal(self, self._adjacency) as fresh:
             for number in range(rehearsals(_LEARNINGS)):
-                fitted = fresh(number).fit(tables[number % len(tables)])
-                boxes.append(fitted.bounds_)
-                share = Fraction(fitted.privacy_.releases[-1].share)
+                box, share = fresh(number)._learned(tables[number % len(tables)])
+                boxes.append(box)
         return boxes, share
+
+    def _learned(self, X: ArrayLike) -> tuple[Pair, Fraction]:
+        """Return bounds as a fit learns them, and the share that it has left for quantiles."""
+        with self._all_or_nothing(None), self._session(self._open(X)) as session:
+            return bounds_in(session, None)[0], session.remaining
 
     def _error_of_fits(self, tables: list[Floats], levels: list[float]) -> float:
         """Return the distance in ranks, over fits to public rows: the mean, or a median."""

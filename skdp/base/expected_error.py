@@ -255,16 +255,21 @@ def repeated(n_like: int, n: int, number: int = 0) -> NDArray[np.int64]:
     return np.concatenate([np.tile(np.arange(n_like), times), drawn])
 
 
-def resampled(rows: Floats, n: int, number: int) -> Floats:
-    """Return n rows that are distributed like public ones; repeated rows are spread."""
+def resampled(rows: Floats, n: int) -> Callable[[int], Floats]:
+    """Return what draws n rows that are distributed like public ones; repeated rows are spread."""
     m, d = rows.shape
-    drawn = rows[repeated(m, n, number)]
     if n <= m:
-        return drawn
+        return lambda number: rows[repeated(m, n, number)]
     # Continuous columns get half of the usual bandwidth of a kernel density.
     smooth = np.array([len(np.unique(column)) > m / 2 for column in rows.T])
     spread = 0.5 * rows.std(axis=0) * m ** (-1.0 / (d + 4)) * smooth
-    return drawn + rehearsal_rng(number).normal(size=drawn.shape) * spread
+
+    def draw(number: int) -> Floats:
+        drawn: Floats = rows[repeated(m, n, number)]
+        drawn += rehearsal_rng(number).normal(size=drawn.shape) * spread
+        return drawn
+
+    return draw
 
 
 def stretched(column: ArrayLike, n: int, rng: np.random.Generator) -> Floats:

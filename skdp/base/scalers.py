@@ -244,11 +244,11 @@ def error_of_fits(
     error: Callable[[Any, Floats], float],
 ) -> float:
     """Return the mean of error(fitted, rows) over fits to n rows drawn from public ones."""
-    rows = check_like(scaler, like, d)
+    draw = resampled(check_like(scaler, like, d), n)
     with rehearsal(scaler, adjacency) as fresh:
 
         def once(number: int) -> float:
-            table = resampled(rows, n, number)
+            table = draw(number)
             return error(fresh(number).fit(table), table)
 
         # To 15%, which is 7.5% of the root of a mean square.

@@ -888,11 +888,11 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 "which follow the private sample. State public rows that resemble it (made-up ones "
                 "will do)"
             )
-        private = check_like(self, like, public.shape[1])
+        draw = resampled(check_like(self, like, public.shape[1]), n)
         with rehearsal(self, self._adjacency) as unfitted:
 
             def error(number: int) -> float:
-                rows = resampled(private, n, number)
+                rows = draw(number)
                 X = np.concatenate([rows, public])
                 y = np.repeat([1, 0], [len(rows), len(public)])
                 fitted = unfitted(number).fit(X, y)

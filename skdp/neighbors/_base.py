@@ -298,8 +298,7 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
             )
         if isinstance(like, BoxDensity):
             like = like.sample(min(max(n, 1000), 10**5), random_state=0)
-        public = check_like(self, like, d)
-        return lambda number: resampled(public, n, number)
+        return resampled(check_like(self, like, d), n)
 
     # --- after the fit --------------------------------------------------------------------------
 

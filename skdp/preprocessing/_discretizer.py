@@ -378,10 +378,10 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             return float(np.mean([errors[size] for size in sizes]))
         if self._stated_bounds(d, names_of(like)) is not None:
             return 0.0
-        rows = check_like(self, like, d)
+        draw = resampled(check_like(self, like, d), n)
 
         def beyond(number: int) -> float:
-            table = resampled(rows, n, number)
+            table = draw(number)
             low, high = fresh(number).fit(table).bounds_
             return float(np.mean((table < low) | (table > high)))
 
