@@ -177,34 +177,34 @@ class Leaves:
             doubt = np.maximum(doubt, np.sqrt(own @ (self.errors[:, None] * lost) ** 2))
         return most, doubt
 
-    def _points(self, ends: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Return points that stand for rows, with the mean of their leaf, and their weights.
+    def _points(self) -> tuple[Floats, Floats, Floats]:
+        """Return points that stand for rows, with the mean of their leaf, twice, and their weights.
 
-        They are uniform on both sides of the mean, or, in columns of `ends`, at the ends of the
-        leaf.
+        They are uniform on both sides of the mean, or at the ends of the leaf.
         """
         known = np.isfinite(self.means).all(axis=1)
         low, high, mean = self.low[known], self.high[known], self.means[known]
         per_leaf, d = max(_DRAWS // max(len(low), 1), 1), low.shape[1]
         steps = _irrational(2 * d)
         index = np.arange(1.0, per_leaf * len(low) + 1).reshape(len(low), per_leaf, 1)
-        draws = np.mod(index * steps, 1.0)
+        draws = index * steps
+        draws -= np.floor(draws)
         side, along = draws[..., :d], draws[..., d:]
         width = np.maximum(high - low, _TINY)
         upper = side < ((mean - low) / width)[:, None]
         end = np.where(upper, high[:, None], low[:, None])
         middle = mean[:, None]
-        points = np.where(ends, end, middle + (end - middle) * along)
+        points = middle + (end - middle) * along
         weights = np.repeat(np.maximum(self.rows[known], 0.0) / per_leaf, per_leaf)
-        return points.reshape(-1, d), weights
+        return points.reshape(-1, d), end.reshape(-1, d), weights
 
     def moved(self, before: Floats, after: Floats) -> Floats:
         """Estimate how far means of rows move when centres move: points are assigned twice."""
         uncut = (np.ptp(self.low, axis=0) == 0) & (np.ptp(self.high, axis=0) == 0)
         largest = np.zeros_like(after)
+        uniform, ends, weights = self._points()
         # In a column that is not cut, rows may be uniform or at both ends: the larger move counts.
-        for ends in (np.zeros_like(uncut), uncut) if uncut.any() else (uncut,):
-            points, weights = self._points(ends)
+        for points in (uniform, np.where(uncut, ends, uniform)) if uncut.any() else (uniform,):
             old, new = _nearest(points, before), _nearest(points, after)
             change = np.flatnonzero(old != new)
             total = np.zeros_like(after)
