@@ -28,6 +28,7 @@ from skdp.base.expected_error import (
     stretched,
     unanswered,
 )
+from skdp.base.mixin import learned_alone
 from skdp.base.scalers import (
     Floats,
     Pair,
@@ -421,14 +422,9 @@ class QuantileFit(Scaler):
         boxes: list[Any] = []
         with rehearsal(self, self._adjacency) as fresh:
             for number in range(rehearsals(_LEARNINGS)):
-                box, share = fresh(number)._learned(tables[number % len(tables)])
+                box, share = learned_alone(fresh(number), tables[number % len(tables)])
                 boxes.append(box)
         return boxes, share
-
-    def _learned(self, X: ArrayLike) -> tuple[Pair, Fraction]:
-        """Return bounds as a fit learns them, and the share that it has left for quantiles."""
-        with self._all_or_nothing(None), self._session(self._open(X)) as session:
-            return bounds_in(session, None)[0], session.remaining
 
     def _error_of_fits(self, tables: list[Floats], levels: list[float]) -> float:
         """Return the distance in ranks, over fits to public rows: the mean, or a median."""

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import MISSING, Field, field
+from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
@@ -66,7 +67,7 @@ from skdp.parameters import (
     labels_of_bounds,
     names_of,
 )
-from skdp.planning import Allowance
+from skdp.planning import Allowance, bounds_in
 from skdp.tabular import ONE_PLACE, Rows, check_public_array, check_rows, with_weights
 from skdp.user_code import untracked
 
@@ -553,6 +554,12 @@ def noise_compared(estimator: Any, allowance: Allowance, n_features: int | None)
     if not isinstance(estimator, PrivateMixin):
         return allowance.cell_std
     return estimator._noise_compared(allowance, n_features)
+
+
+def learned_alone(estimator: Any, X: Any) -> tuple[tuple[NDArray, NDArray], Fraction]:
+    """Return the bounds that a fit learns before all else, and the share that it has left."""
+    with estimator._all_or_nothing(None), estimator._session(estimator._open(X)) as session:
+        return bounds_in(session, None)[0], session.remaining
 
 
 # --- weights of rows ------------------------------------------------------------------------------
