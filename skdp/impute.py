@@ -24,7 +24,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp.base import check_bounds
 from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
 from skdp.base.mixin import in_precision_of
-from skdp.base.scalers import nullable, present_bounds, present_columns, warn_of_few_rows
+from skdp.base.scalers import (
+    SHORT,
+    nullable,
+    present_bounds,
+    present_columns,
+    warn_of_few_rows,
+)
 from skdp.base.transformers import (
     Floats,
     Transformer,
@@ -372,6 +378,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             known = relation == "replace_one" or learned is not None
             n = row_count(session, None, learned) if known else math.inf
             times = np.full(len(plans), off / n / _FAR)
+            if learned is not None and learned.short > max(SHORT, times.max()):
+                times[:], why = learned.short, learned.why_no_error
             columns = present_columns(session, plans, bounds)
             medians = [c.answer(Quantiles(c.box, [0.5]), "median").value for c in columns]
             values = np.ravel(medians)

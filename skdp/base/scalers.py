@@ -396,12 +396,12 @@ def warn_of_few_rows(estimator: Any, what: str, times: float, why: str = "") -> 
     warn_at_end(f"{type(estimator).__name__}: {what}: {why}")
 
 
-_SHORT = 2.0  # times the rows that errors ask for; with 2.5, a fifth of the results were absurd
+SHORT = 2.0  # times the rows that errors ask for; with 2.5, a fifth of the results were absurd
 
 
 def warn_of_far_bounds(estimator: Any, learned: LearnedBox | None) -> None:
     """Warn where rows are too few for learned bounds, by public facts and their released number."""
-    if learned is not None and learned.short > _SHORT:
+    if learned is not None and learned.short > SHORT:
         what = "learned bounds, and all results with them, may be far off"
         warn_of_few_rows(estimator, what, learned.short, learned.why_no_error)
 
