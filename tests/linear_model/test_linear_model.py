@@ -147,8 +147,7 @@ def test_without_noise_it_is_scikit_learns(delta, relation):
 
 @pytest.mark.statistical
 @each("stated", [True, False])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("relation", [A, R])
+@pytest.mark.parametrize(("relation", "delta"), [(A, 0.0), (R, 1e-6)])
 def test_standard_errors_cover(relation, delta, stated):
     """About the coefficients of all rows, and about those of the population.
 
