@@ -54,8 +54,7 @@ def calibrated(z):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("delta", [0.0, 1e-4])
+@pytest.mark.parametrize(("adjacency", "delta"), zip(ADJACENCIES, (1e-4, 0.0), strict=True))
 def test_noise_is_as_large_as_stated(delta, adjacency):
     z = standardised_errors(delta, adjacency, n_fits=1200, n_features=1)
     for kind in (0, 1):
