@@ -100,7 +100,7 @@ MECHANISMS = [
     ("choices", chosen, ONE, ZERO, {}, 1800, 2.0),
     ("choices, delta", chosen, ONE, ZERO, GAUSS, 3200, 2.0),
     ("wishart", of_matrix("wishart"), ZERO, ONE, {}, 1000, 2.0),
-    ("wishart, delta", of_matrix("wishart"), ZERO, ONE, GAUSS, 900, 2.0),
+    ("wishart, delta", of_matrix("wishart"), ZERO, ONE, GAUSS, 1200, 2.0),
     ("matrix, laplace", of_matrix("laplace"), ZERO, ONE, {}, 2000, 1.5),
     ("matrix, gaussian", of_matrix("gaussian"), ZERO, ONE, GAUSS, 800, 1.5),
     ("laplace", of_scalar, ZERO, ONE, {}, 1300, 1.5),
