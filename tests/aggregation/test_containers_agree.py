@@ -134,7 +134,7 @@ def small(monkeypatch, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(
-    max_examples=4,
+    max_examples=2,
     deadline=None,
     database=None,
     derandomize=True,

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import warnings
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -289,12 +289,24 @@ def sparse_cases(kind):
         yield "duplicates", whole | {across: np.zeros_like(whole[across])}
 
 
+@cache
+def fitted():
+    """Return fitted models that read the tables of callers."""
+    rows = np.tile(DENSE, (9, 1))
+    return (
+        DPPCA(1, **BALL).fit(rows),
+        DPRidge(**LINEAR).fit(rows, np.tile(TARGET, 9)),
+        DPOneHotEncoder(categories=[[0, 1]] * 2).fit(np.zeros((9, 2), dtype=int)),
+        DPKBinsDiscretizer(2, bounds=(0, 1), encode="onehot").fit(rows[:, :2]),
+        DPKMeans(2, bounds=(0, 1)).fit(np.full((200, 2), 0.5)),
+    )
+
+
 def sparse_doors(X):
     """Yield (name, call with a budget) of what reads sparse rows."""
     n, widest = next(iter(X.shape), ROWS), X.shape[-1] if X.shape else 0
     y = np.resize(TARGET, n if isinstance(n, int) and 0 < n < 10**6 else ROWS)
-    pca = DPPCA(1, **BALL).fit(np.tile(DENSE, (9, 1)))
-    ridge = DPRidge(**LINEAR).fit(np.tile(DENSE, (9, 1)), np.tile(TARGET, 9))
+    pca, ridge, encoder, cells, _ = fitted()
     yield "DPPCA.fit", lambda b: DPPCA(1, **BALL, budget=b).fit(X)
     yield "DPRidge.fit", lambda b: DPRidge(**LINEAR, budget=b).fit(X, y)
     yield "DPLinearRegression.fit", lambda b: DPLinearRegression(**LINEAR, budget=b).fit(X, y)
@@ -312,9 +324,7 @@ def sparse_doors(X):
     yield "groups", lambda b: DPPCA(1, **BALL, budget=b).fit(DENSE, groups=X)
     yield "from_arrays", lambda b: DPPCA(1, **BALL, budget=b).fit(from_arrays([X]))
     yield "stack_samples", lambda b: stack_samples(private=X, public=DENSE)
-    encoder = DPOneHotEncoder(categories=[[0, 1]] * 2).fit(np.zeros((9, 2), dtype=int))
     yield "inverse_transform", lambda b: encoder.inverse_transform(X)
-    cells = DPKBinsDiscretizer(2, bounds=(0, 1), encode="onehot").fit(np.tile(DENSE[:, :2], (9, 1)))
     yield "bins", lambda b: cells.inverse_transform(X)
 
 
@@ -473,8 +483,7 @@ def readers(X, labels=None):
     keyed, pair = {"unit": "u", "aggregates": {"n": "count"}}, {"k": flat, "u": np.arange(n)}
     yield "keys", lambda b: DPGroupBy(["k"], **keyed, delta=1e-6, budget=b).fit(pair)
     scorer = private_scorer("neg_inertia", bounds=(0, 1), epsilon=0.1, budget=PrivacyBudget(1.0))
-    fitted = DPKMeans(2, bounds=(0, 1)).fit(frame)
-    yield "scorer", lambda b: scorer(fitted, X)
+    yield "scorer", lambda b: scorer(fitted()[-1], X)
     yield "stack_samples", lambda b: stack_samples(private=X, public=X)
 
 

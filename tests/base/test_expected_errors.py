@@ -16,6 +16,7 @@ import pytest
 from sklearn.base import clone
 
 from skdp import DPLogisticRatio, DPuLSIF, PrivacyBudget
+from skdp.base.expected_error import Search, within
 from skdp.density_ratio import stack_samples
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
@@ -258,7 +259,8 @@ def test_ranks_do_not_depend_on_the_number_of_rows():
     estimator = DPQuantile([0.1, 0.5, 0.9], bounds=(0, 100))
     few, some = (estimator.expected_error(n, like=like) for n in (10**4, 10**5))
     assert 0.7 < few / some < 1.4
-    assert DPMedian(bounds=(0, 10**6)).expected_error(10**6, like=like) > 100
+    with within(Search()):  # a quarter of the rehearsals
+        assert DPMedian(bounds=(0, 10**6)).expected_error(10**6, like=like) > 100
 
 
 # --- refusals, and what it does not touch ---------------------------------------------------------
@@ -299,12 +301,13 @@ def test_nothing_is_charged_and_the_same_question_has_the_same_answer(estimator)
         like = like[:, 2:]
     if isinstance(estimator, DPKernelDensity | DPHistogramDensity):
         like = like[:, :1]
-    before = dict(vars(estimator))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        first = estimator.expected_error(60, like=like)
-        assert estimator.expected_error(60, like=like) == first
-    assert 0 <= first < 60
+    before, found = dict(vars(estimator)), set()
+    for _ in range(2):
+        with warnings.catch_warnings(), within(Search()):  # a quarter of the rehearsals
+            warnings.simplefilter("error")
+            found.add(estimator.expected_error(60, like=like))
+    (error,) = found
+    assert 0 <= error < 60
     assert live.charges == [] and live.spent.epsilon == 0
     assert vars(estimator) == before
 
@@ -321,18 +324,18 @@ def test_bad_arguments_are_named(estimator):
 
 @pytest.mark.slow
 def test_an_earlier_release_says_the_domain_that_nobody_stated():
-    X = np.random.default_rng(0).integers(0, 3, (20_000, 2)).astype(float)
+    X = np.random.default_rng(0).integers(0, 3, (5000, 2)).astype(float)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = DPMarginalSynthesizer(delta=1e-6, random_state=0).fit(X)
-    error = found.expected_error(20_000, like=found)
-    stated = found.set_params(domain=found.domain_).expected_error(20_000, like=found)
+    error = found.expected_error(5000, like=found)
+    stated = found.set_params(domain=found.domain_).expected_error(5000, like=found)
     assert 0 < error == pytest.approx(stated, rel=0.5)  # rehearsals are seeded
     table = pd.DataFrame(X, columns=["a", "b"])
     part = DPMarginalSynthesizer(domain={"a": [0, 1, 2]}, delta=1e-6, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         part.fit(table)
-    assert 0 < part.expected_error(20_000, like=part) < 1
+    assert 0 < part.expected_error(5000, like=part) < 1
     with pytest.raises(ValueError, match="pass an earlier release"):
-        part.expected_error(20_000, like=table)
+        part.expected_error(5000, like=table)

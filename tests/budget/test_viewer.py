@@ -273,6 +273,7 @@ def run(*commands):
     return json.loads(done.stdout)
 
 
+@pytest.mark.parametrize("path", ["basic", "pld"], indirect=True)
 def test_an_open_reservation_is_listed_and_given_back(path):
     budget = PrivacyBudget.open(path)
     before, spent = budget.remaining, budget.spent

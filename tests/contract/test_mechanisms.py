@@ -97,18 +97,18 @@ def of_groups(s, size=1000):
 GAUSS = {"delta": 0.05, "budget": budget_of("replace_one", None, "gdp")}
 # (name, what is asked, X, X', options, runs, factor of the variant's loss over its claim)
 MECHANISMS = [
-    ("choices", chosen, ONE, ZERO, {}, 2500, 2.0),
-    ("choices, delta", chosen, ONE, ZERO, GAUSS, 4000, 2.0),
-    ("wishart", of_matrix("wishart"), ZERO, ONE, {}, 2000, 2.0),
+    ("choices", chosen, ONE, ZERO, {}, 1800, 2.0),
+    ("choices, delta", chosen, ONE, ZERO, GAUSS, 3200, 2.0),
+    ("wishart", of_matrix("wishart"), ZERO, ONE, {}, 1000, 2.0),
     ("wishart, delta", of_matrix("wishart"), ZERO, ONE, GAUSS, 1200, 2.0),
     ("matrix, laplace", of_matrix("laplace"), ZERO, ONE, {}, 2000, 1.5),
     ("matrix, gaussian", of_matrix("gaussian"), ZERO, ONE, GAUSS, 800, 1.5),
-    ("laplace", of_scalar, ZERO, ONE, {}, 2000, 1.5),
+    ("laplace", of_scalar, ZERO, ONE, {}, 1300, 1.5),
     ("laplace, delta", of_scalar, ZERO, ONE, GAUSS, 800, 1.5),
     ("k-norm", of_vector, ZERO, ONE, {}, 2000, 1.5),
-    ("cube", of_cube, ZERO, ONE, {}, 2000, 1.5),
+    ("cube", of_cube, ZERO, ONE, {}, 1400, 1.5),
     ("groups", of_groups, ZERO, ONE, {}, 2500, 2.0),
-    ("groups, delta", of_groups, ZERO, ONE, GAUSS, 800, 2.0),
+    ("groups, delta", of_groups, ZERO, ONE, GAUSS, 450, 2.0),
 ]
 
 
@@ -200,7 +200,7 @@ def test_comparisons_hold_their_claim_over_many_answers(ask, epsilon, runs):
 def test_the_audit_of_comparisons_would_find_a_loss(ask):
     """The same questions with noise for 64 times the claim: as without the factor c and worse."""
     result = audit(
-        CodedRelease(ask, epsilon=64.0), HERE, THERE, "answer_", epsilon=1.0, n_runs=120,
+        CodedRelease(ask, epsilon=64.0), HERE, THERE, "answer_", epsilon=1.0, n_runs=80,
         confidence=CONFIDENCE, random_state=0,
     )  # fmt: skip
     assert result.refuted

@@ -48,8 +48,7 @@ VARIANTS = {
 }
 
 
-@each("relation", RELATIONS)
-@each("delta", [0.0, 1e-6])
+@each(("relation", "delta"), zip(RELATIONS, [0.0, 1e-6], strict=True))
 @each("name", VARIANTS)
 def test_every_variant_beats_equal_weights(name, delta, relation):
     """At epsilon = 2 and 4,000 private rows; the error of equal weights is 1.9."""
@@ -93,8 +92,7 @@ def test_cutting_coefficients_is_the_sources_equation_19():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize(("relation", "delta"), zip(RELATIONS, [0.0, 1e-6], strict=True))
 def test_the_reported_std_is_that_of_the_noise(delta, relation):
     """Over 200 fits: the ratio of empirical and reported std of weights is 1 within 20%.
 

@@ -65,9 +65,8 @@ PRIVATE = {
 
 
 @pytest.mark.slow
-@relations
 @each("case", PRIVATE)
-@pytest.mark.parametrize("auto", [True, False])
+@pytest.mark.parametrize(("auto", "relation"), [(True, R), (False, A)])
 def test_private_values_never_raise(case, auto, relation, recwarn):
     rows, labels, targets = PRIVATE[case]
     n_blocks = "auto" if auto else 30

@@ -13,7 +13,6 @@ from sklearn.base import clone
 
 from skdp.budget.budget import StandInBudget
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
-from tests.folding import each
 
 ADJACENCIES = ("replace_one", "add_or_remove_one")
 
@@ -55,8 +54,7 @@ def calibrated(z):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("delta", [0.0, 1e-4])
+@pytest.mark.parametrize(("adjacency", "delta"), zip(ADJACENCIES, (1e-4, 0.0), strict=True))
 def test_noise_is_as_large_as_stated(delta, adjacency):
     z = standardised_errors(delta, adjacency, n_fits=1200, n_features=1)
     for kind in (0, 1):
@@ -110,8 +108,7 @@ def errors_of_scalers(scaler, draw, fits):
 
 
 @pytest.mark.slow
-@each("adjacency", ["replace_one", "add_or_remove_one"])
-@pytest.mark.parametrize("n", [500, 8000])
+@pytest.mark.parametrize(("n", "adjacency"), [(500, "replace_one"), (8000, "add_or_remove_one")])
 @pytest.mark.parametrize("make", [DPStandardScaler, DPMinMaxScaler])
 def test_expected_errors_with_learned_bounds_are_what_happens(adjacency, make, n):
     """40 fits of 6 columns: a standard error of 8% of a ratio, at most."""
