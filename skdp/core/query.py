@@ -409,10 +409,15 @@ def check_query(query: Any) -> type[Any]:
 
 
 def owned(query: Any) -> Any:
-    """Return a copy of a query with arrays of its own, which nobody else can change meanwhile."""
+    """Return a copy of a query with arrays of its own, which nobody else can change meanwhile.
+
+    A query of skdp checks the copy as it checked itself: arrays may have changed since.
+    """
     copied = object.__new__(type(query))  # without what is no field: it could hide a bound
     for field in dataclasses.fields(query):
         object.__setattr__(copied, field.name, _owned(getattr(query, field.name)))
+    if is_reviewed(type(query)) and hasattr(query, "__post_init__"):
+        copied.__post_init__()
     return copied
 
 

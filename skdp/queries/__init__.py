@@ -160,65 +160,7 @@ if TYPE_CHECKING:
         workload_answer,
     )
 else:
-    __getattr__, __dir__ = page_of(
-        __name__,
-        {
-            "best_of_runs": "BaseRun BestOfRuns BestRun Repeats base_level",
-            "blocks": "BlockVotes OfBlocks OnBlocks vote_bounds",
-            "cells": "Categories ColumnCells Grid Labelled Labels NormBins additive row_counts",
-            "columns": "FilledCells OfColumn present_means",
-            "grouped_sums": "AssignedSums ColumnBox column_box column_units squared_offsets",
-            "histograms": "CellQuantile MAX_CELLS norm_from_bins",
-            "images": (
-                "LogisticGradient Moments additive_errors additive_gradient label_moments "
-                "label_sums label_vectors logistic_gradient moments rows_beyond softmax "
-                "target_moments target_sums"
-            ),
-            "kernel_means": "KernelMap KernelMean LinearImage feature_means whitened_mean",
-            "key_selection": (
-                "CountedKeys KEY_METHODS KeyCounts MAX_KEYS_PER_UNIT SelectKeys counting_law "
-                "least_shown select_categories select_classes"
-            ),
-            "key_totals": (
-                "KeyQuantiles KeyTotals LeftOut MAX_ROWS_PER_UNIT POINT_BITS UnitShapes UnitSpread "
-                "rows_off unit_sum"
-            ),
-            "learned_bounds.decoding": "LearnedBox joined_box",
-            "learned_bounds.learning": "LearnedBounds LearningPlan NormMedian plan_learning",
-            "learned_domain": "DOUBT_FAR DOUBT_ONE_VALUE LearnedRange learn_domain ticks_between",
-            "logistic": "LogisticMinimiser UnitBall",
-            "objective": "LogisticObjective least_tau objective_std slope_bound",
-            "quantiles": (
-                "Lattice NoisyQuantiles Quantiles allowances check_levels multiples rank_scale "
-                "rates recursion"
-            ),
-            "ranked_columns": "SPREAD_BITS spread",
-            "samples": "NoisySample PublishedRows",
-            "scores": (
-                "CategoryScores CodedScoreCells LinearScores NormalScores ScoreCells TableScores "
-                "leads score_counts"
-            ),
-            "second_moments": "GramRelease SecondMoment Symmetric",
-            "small_databases": (
-                "MAX_SMALL_TABLES SmallTable ThresholdTable check_small_tables "
-                "check_threshold_tables largest_threshold_size n_multisets public_tables "
-                "table_rate"
-            ),
-            "smooth_sensitivity.ladders": (
-                "cauchy_kappa choose_noise laplace_kappa planned_noise student_kappa"
-            ),
-            "smooth_sensitivity.medians": "SmoothMedian",
-            "smooth_sensitivity.spanning_trees": "SpanningCost check_graph",
-            "sparse_vector": "AboveThreshold SparseVector comparison_margin threshold_scales",
-            "trees": "BoxTree Projection Tree tree_box",
-            "user_functions": "basis_mean function_mean score_mean",
-            "views": "LogitBall StandardBall TargetBox WeightedBall sum_view",
-            "workloads": (
-                "Cells Group Intervals MAX_TABLE MarginalCells Prefixes QUERY_UNIT Weighted "
-                "Workload WorstMarginal WorstQuery marginals workload_answer"
-            ),
-        },
-    )
+    __getattr__, __dir__ = page_of(__name__)
 
 __all__ = [
     "DOUBT_FAR", "DOUBT_ONE_VALUE", "KEY_METHODS", "MAX_CELLS", "MAX_KEYS_PER_UNIT",

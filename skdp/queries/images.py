@@ -327,9 +327,6 @@ class AdditiveResiduals(Image):
         if self.offset.shape != (len(self.scores),):
             raise ValueError(f"offset must be a number for each of the {len(self.scores)} logits")
 
-    def check_table(self, table: Any) -> None:
-        self.__post_init__()
-
     @property
     def shape(self) -> tuple[int, ...]:
         return (len(self.scores),)
@@ -375,9 +372,6 @@ class AdditiveErrors(Image):
         for name in ("offset", "low", "high", "largest_error"):
             if np.ndim(getattr(self, name)):  # it could differ from row to row
                 raise ValueError(f"{name} must be a number")
-
-    def check_table(self, table: Any) -> None:
-        self.__post_init__()
 
     def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
         error = self.offset + additive(self.scores[None, :], cells)
@@ -444,9 +438,6 @@ class LogisticGradient(Image):
         # An offset of another shape could be repeated over rows.
         if self.offset.shape not in ((), (len(self.theta),)):
             raise ValueError("offset must be a number for each row of theta")
-
-    def check_table(self, table: Any) -> None:
-        self.__post_init__()
 
     def prepared(self, terms: Terms) -> LogisticGradient:
         return replace(self, view=self.view.at(GRID_BITS))
@@ -549,9 +540,6 @@ class Beyond(Image):
     def __post_init__(self) -> None:
         if min(self.max_rows, self.most) < 1:
             raise ValueError("max_rows and most must be at least 1")
-
-    def check_table(self, table: Any) -> None:
-        self.__post_init__()
 
     @property
     def l1(self) -> int:

@@ -412,7 +412,6 @@ class LogisticObjective(Measurement):
         penalty = _check_number(self.penalty, "penalty", *PENALTIES)
         cap = _check_number(self.cap, "cap", 2**-10, 1.0)
         tau = Fraction(_check_number(self.tau, "tau", *TAUS))
-        self.__post_init__()
         self.view.map(np.zeros((0, table.n_features)))  # refuses rows of other columns
         n_logits, dims = self.offset.size, self.view.n_dims + 1
         size = n_logits * dims

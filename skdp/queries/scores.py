@@ -227,10 +227,6 @@ class ScoreCells(RowCells):
     def __post_init__(self) -> None:
         check_ascending(self.cuts, "cuts")
 
-    def check_table(self, table: Any) -> None:
-        # Once more for the session's own copy: the caller may have changed an array in place.
-        self.__post_init__()
-
     @property
     def answer_shape(self) -> tuple[int, ...]:
         return (self.cuts.size + 1, 2)
@@ -272,7 +268,6 @@ class CodedScoreCells(ScoreCells):
     least = 2**16
 
     def check_table(self, table: Any) -> None:
-        super().check_table(table)
         coded_rows(table, self.scores.sizes)
 
     def _labels(self, x: Any, labels: Any) -> Ints:
