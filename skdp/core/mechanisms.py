@@ -104,66 +104,67 @@ def after_shortening(sensitivity: int, bits: int, moved: int) -> int:
     return -(-sensitivity >> bits) + moved if bits else sensitivity
 
 
-def _noised(
-    bounds: Independent | Spherical | Cubes,
-    meter: Meter,
-    name: str,
-    exact: NDArray,
-    share: Share,
-    unit: float,
-) -> tuple[NDArray, float]:
-    """Release integers with the noise that their bounds ask for, and its deviation, in steps.
+class _Bounds:
+    """Bounds on a change, and the noise that they ask for."""
 
-    Guarantee: level(share)-GDP, respectively epsilon-DP for the share's epsilon.
-    """
-    fraction, epsilon = meter.take(share, name)
-    level, shape = meter.level(fraction), exact.shape
-    bits, size = bounds.shortened(exact.size, level, pure=meter.pure)
-    parts = bounds.parts if isinstance(bounds, Cubes) else 1
-    norm, distance = "L2", l2
-    scale: Any = sigma_up(size, level) if meter.mu is not None else size / epsilon
-    if not meter.pure:
-        what = "rounded Gaussian"
-    elif isinstance(bounds, Spherical):
-        what = "K-norm"
-    elif isinstance(bounds, Cubes):
-        what, norm, distance = (
-            "K-norm of the cube",
-            "largest entry",
-            partial(l_infinity, parts=parts),
-        )
-    else:
-        what, norm, distance = "discrete Laplace", "L1", l1
+    def least(self, entries: int, *, pure: bool) -> Any:
+        """Return the bounds whose noise is drawn: those of less noise."""
+        return self
 
-    def draw() -> NDArray:
-        # The entropy of a seeded release is known only now.
-        if what.startswith("K-norm"):
-            cube, entropy = isinstance(bounds, Cubes), meter.entropy
-            noise = samplers.k_norm(exact.size // parts, scale, parts, cube=cube, entropy=entropy)
-            return np.asarray(noise).reshape(shape)
-        if what == "discrete Laplace":
-            return samplers.discrete_laplace(scale, shape, entropy=meter.entropy)
-        return samplers.rounded_gaussian(scale, shape, entropy=meter.entropy)
+    def std(self, entries: int, level: float, *, pure: bool) -> float:
+        """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
+        bounds = self.least(entries, pure=pure)
+        bits, size = bounds.shortened(entries, level, pure=pure)
+        std = bounds.deviation(size / level, entries) if pure else sigma_up(size, level)
+        return float(std * 2.0**bits)
 
-    released = meter.add_noise(name, shortened(exact, bits), size, distance, draw)
-    unit *= 2.0**bits
-    meter.record(name, what, norm, size * unit, float(scale) * unit, fraction)
-    std = bounds.deviation(float(scale), exact.size) if meter.pure else scale
-    return lengthened(released, bits), std * 2.0**bits
+    def noised(
+        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float = 1.0
+    ) -> tuple[NDArray, float]:
+        """Release integers with noise, and its deviation, in steps.
 
+        Guarantee: level(share)-GDP, respectively epsilon-DP for the share's epsilon.
+        """
+        bounds = self.least(exact.size, pure=meter.pure)
+        fraction, epsilon = meter.take(share, name)
+        level, shape = meter.level(fraction), exact.shape
+        bits, size = bounds.shortened(exact.size, level, pure=meter.pure)
+        parts = bounds.parts if isinstance(bounds, Cubes) else 1
+        norm, distance = "L2", l2
+        scale: Any = sigma_up(size, level) if meter.mu is not None else size / epsilon
+        if not meter.pure:
+            what = "rounded Gaussian"
+        elif isinstance(bounds, Spherical):
+            what = "K-norm"
+        elif isinstance(bounds, Cubes):
+            what, norm, distance = (
+                "K-norm of the cube",
+                "largest entry",
+                partial(l_infinity, parts=parts),
+            )
+        else:
+            what, norm, distance = "discrete Laplace", "L1", l1
 
-def _std(
-    bounds: Independent | Spherical | Cubes, entries: int, level: float, *, pure: bool
-) -> float:
-    """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
-    bits, size = bounds.shortened(entries, level, pure=pure)
-    std = bounds.deviation(size / level, entries) if pure else sigma_up(size, level)
-    return std * 2.0**bits
+        def draw() -> NDArray:
+            # The entropy of a seeded release is known only now.
+            if what.startswith("K-norm"):
+                cube, d = isinstance(bounds, Cubes), exact.size // parts
+                noise = samplers.k_norm(d, scale, parts, cube=cube, entropy=meter.entropy)
+                return np.asarray(noise).reshape(shape)
+            if what == "discrete Laplace":
+                return samplers.discrete_laplace(scale, shape, entropy=meter.entropy)
+            return samplers.rounded_gaussian(scale, shape, entropy=meter.entropy)
+
+        released = meter.add_noise(name, shortened(exact, bits), size, distance, draw)
+        unit *= 2.0**bits
+        meter.record(name, what, norm, size * unit, float(scale) * unit, fraction)
+        std = bounds.deviation(float(scale), exact.size) if meter.pure else scale
+        return lengthened(released, bits), std * 2.0**bits
 
 
 @reviewed
 @dataclass(frozen=True)
-class Cubes:
+class Cubes(_Bounds):
     """Each part of a vector gets K-norm noise of the cube, at the whole epsilon; for pure sessions.
 
     - `size`: Bound on the largest changes of all parts, added up, in steps.
@@ -194,7 +195,7 @@ class Cubes:
 
 @reviewed
 @dataclass(frozen=True)
-class Spherical:
+class Spherical(_Bounds):
     """The whole vector gets noise of one scale: rounded Gaussian, or K-norm if pure.
 
     - `l2`: Bound on the L2 norm of a change, in steps, rounded up.
@@ -229,20 +230,10 @@ class Spherical:
         ball = self.deviation(self.l2, entries)
         return self if cubes is None or ball <= cubes.deviation(cubes.size, entries) else cubes
 
-    def std(self, entries: int, level: float, *, pure: bool) -> float:
-        """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
-        return _std(self.least(entries, pure=pure), entries, level, pure=pure)
-
-    def noised(
-        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float = 1.0
-    ) -> tuple[NDArray, float]:
-        """Return the integers with the noise that these bounds ask for, and its deviation."""
-        return _noised(self.least(exact.size, pure=meter.pure), meter, name, exact, share, unit)
-
 
 @reviewed
 @dataclass(frozen=True)
-class Independent:
+class Independent(_Bounds):
     """Every entry gets noise of its own: rounded Gaussian, or discrete Laplace if pure.
 
     - `l1`, `l2_squared`: Bounds on the L1 norm and on the squared L2 norm of a change, in steps.
@@ -290,16 +281,6 @@ class Independent:
         vector = self._vector.least(entries, pure=True)
         size = vector.size if isinstance(vector, Cubes) else vector.l2
         return vector if math.sqrt(2) * self.l1 >= vector.deviation(size, entries) else self
-
-    def std(self, entries: int, level: float, *, pure: bool) -> float:
-        """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
-        return _std(self.least(entries, pure=pure), entries, level, pure=pure)
-
-    def noised(
-        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float = 1.0
-    ) -> tuple[NDArray, float]:
-        """Return the integers with the noise that these bounds ask for, and its deviation."""
-        return _noised(self.least(exact.size, pure=meter.pure), meter, name, exact, share, unit)
 
 
 def exponential_mechanism(

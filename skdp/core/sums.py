@@ -55,6 +55,7 @@ __all__ = [
     "Image",
     "Mean",
     "One",
+    "Range",
     "RowCells",
     "RowSum",
     "Sum",
@@ -196,6 +197,33 @@ class Image:
     def decoded(self, sums: Floats, std: float, count: Release | None) -> Any:
         """Return the answer from noisy sums, in steps: post-processing."""
         return released(sums * self.unit, std * self.unit)
+
+
+class Range(Image):
+    """An image whose coordinates lie between 0 and `largest`: so do the sizes of a change's."""
+
+    one_sign = True
+
+    @property
+    def largest(self) -> int:
+        """Bound on the coordinates of an image, in steps."""
+        raise NotImplementedError
+
+    @property
+    def l1(self) -> int:
+        return math.prod(self.shape) * self.largest
+
+    @property
+    def l2_squared(self) -> int:
+        return math.prod(self.shape) * self.largest**2
+
+    @property
+    def change_l1(self) -> int:
+        return self.l1
+
+    @property
+    def change_l2_squared(self) -> int:
+        return self.l2_squared
 
 
 class RowCells:

@@ -31,7 +31,7 @@ from skdp.core.clipping import (
 from skdp.core.mechanisms import laplace_std, sigma_up
 from skdp.core.privacy_filter import Meter, Release, Share, released
 from skdp.core.query import Noisy, Query, Terms, reviewed
-from skdp.core.sums import Image, RowSum, weight_fractions
+from skdp.core.sums import Range, RowSum, weight_fractions
 from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, fold, total_dtype
 from skdp.tabular.rows import Rows
 
@@ -43,7 +43,6 @@ __all__ = [
     "SquaredOffsets",
     "column_box",
     "column_units",
-    "joint_noise",
     "round_to_norm",
     "squared_offsets",
 ]
@@ -191,8 +190,14 @@ def _offsets(
 
 
 def center_sums(
-    rows: Rows, box: Box, centers: Floats, steps: Floats, radius: int
-) -> tuple[Ints, NDArray]:
+    rows: Rows,
+    box: Box,
+    centers: Floats,
+    steps: Floats,
+    radius: int,
+    most: float | None = None,
+    bits: int = 0,
+) -> tuple[NDArray, NDArray]:
     """Assign each row to its nearest centre and sum the clipped offsets by centre, exactly.
 
     - `box`: Rows are clipped to it first.
@@ -200,57 +205,40 @@ def center_sums(
     - `steps` of shape (d,): Length of a step of each column, positive; inf for a column that counts
       as constant.
     - `radius`: L2 bound of an offset in steps.
-    - returns `counts` of shape (k,)
-    - returns `sums` of shape (k, d): In steps.
+    - `most`, `bits`: Rows have weights up to `most`, and count v / 2**bits times, v the weight.
+    - returns `counts` of shape (k,): Of rows, or sums of v.
+    - returns `sums` of shape (k, d): In steps; weighted sums are rounded to nearest.
     """
     nearest = Nearest(box.low, box.high, centers)
     k, d = centers.shape
-    dtype = total_dtype(rows, radius)
-    columns = np.arange(d)
+    columns, n_limbs, largest = np.arange(d), 1, radius
+    if most is not None:
+        n_limbs, largest = _LIMBS, max(radius << _LIMB_BITS, 2**_WEIGHT_BITS)
+    dtype = total_dtype(rows, largest)
 
-    def add(block: Floats, totals: list[NDArray]) -> None:
-        group, offset = _offsets(block, box, nearest, centers, steps, radius)
+    def add(block: Any, totals: list[NDArray]) -> None:
+        x, *weights = (block,) if most is None else block
+        group, offset = _offsets(x, box, nearest, centers, steps, radius)
         cells = (group[:, None] * d + columns).ravel()
-        totals[0] += np.bincount(group, minlength=k)
-        part = np.bincount(cells, weights=offset.ravel(), minlength=k * d)
-        totals[1] += as_total(part.reshape(k, d), dtype)
-
-    def fresh() -> list[NDArray]:
-        return [np.zeros(k, dtype=np.int64), np.zeros((k, d), dtype=dtype)]
-
-    counts, sums = fold(rows, add, fresh, width=k)
-    return counts, sums
-
-
-def weighted_center_sums(
-    rows: Rows, box: Box, centers: Floats, steps: Floats, radius: int, most: float, bits: int
-) -> tuple[NDArray, NDArray]:
-    """Do what `center_sums` does for rows that count v / 2**bits times, v the weight.
-
-    - returns `counts` of shape (k,): Sums of v.
-    - returns `sums` of shape (k, d): Sums of v times offsets, over 2**bits, rounded to nearest.
-    """
-    nearest = Nearest(box.low, box.high, centers)
-    k, d = centers.shape
-    dtype = total_dtype(rows, max(radius << _LIMB_BITS, 2**_WEIGHT_BITS))
-    columns = np.arange(d)
-
-    def add(block: tuple[Floats, NDArray], totals: list[NDArray]) -> None:
-        group, offset = _offsets(block[0], box, nearest, centers, steps, radius)
-        cells = (group[:, None] * d + columns).ravel()
-        rest = np.rint(weight_fractions(block[1], most) * 2.0**bits)
+        rest = None if most is None else np.rint(weight_fractions(weights[0], most) * 2.0**bits)
         totals[0] += as_total(np.bincount(group, weights=rest, minlength=k), dtype)
-        for place in range(_LIMBS):  # of v, the highest first: products of a block are below 2**49
-            unit = 2.0 ** (_LIMB_BITS * (_LIMBS - 1 - place))
-            limb = np.floor(rest / unit)
-            rest = rest - limb * unit
-            part = np.bincount(cells, weights=(offset * limb[:, None]).ravel(), minlength=k * d)
-            totals[1][place] += as_total(part.reshape(k, d), dtype)
+        for place in range(n_limbs):
+            part = offset
+            if rest is not None:  # of v, the highest first: products of a block are below 2**49
+                unit = 2.0 ** (_LIMB_BITS * (n_limbs - 1 - place))
+                limb = np.floor(rest / unit)
+                rest = rest - limb * unit
+                part = offset * limb[:, None]
+            by_cell = np.bincount(cells, weights=part.ravel(), minlength=k * d)
+            totals[1][place] += as_total(by_cell.reshape(k, d), dtype)
 
     def fresh() -> list[NDArray]:
-        return [np.zeros(k, dtype=dtype), np.zeros((_LIMBS, k, d), dtype=dtype)]
+        return [np.zeros(k, dtype=dtype), np.zeros((n_limbs, k, d), dtype=dtype)]
 
-    counts, limbs = fold(rows, add, fresh, width=k, read="weighted")
+    read = "chunk" if most is None else "weighted"
+    counts, limbs = fold(rows, add, fresh, width=k, read=read)
+    if most is None:
+        return counts, limbs[0]
     total = np.zeros((k, d), dtype=object)
     for limb in limbs:
         total = (total << _LIMB_BITS) + limb.astype(object)
@@ -326,11 +314,8 @@ class AssignedSums(Query):
 
     def exact(self, table: PrivateTable) -> NDArray:
         steps = np.where(self._grid > 0, self._grid, math.inf)
-        places = (table.rows, self.box, self._where, steps, self.size)
-        if self.most is None:
-            counts, sums = center_sums(*places)
-        else:
-            counts, sums = weighted_center_sums(*places, self.most, self.bits)
+        where = self.box, self._where, steps, self.size
+        counts, sums = center_sums(table.rows, *where, self.most, self.bits)
         return np.concatenate([counts[:, None], sums], axis=1)
 
     def sensitivity(self, relation: str) -> Joint:
@@ -348,7 +333,7 @@ class AssignedSums(Query):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class SquaredOffsets(Image):
+class SquaredOffsets(Range):
     """The squares of a row's offsets from its nearest centre, by column.
 
     In half widths of the box, each offset clipped to 1. Guarantee: see grouped_sums.md.
@@ -358,7 +343,6 @@ class SquaredOffsets(Image):
     """
 
     what = "squared offsets from the nearest centre"
-    one_sign = True
     whole = False
     box: Box
     centers: Floats
@@ -378,22 +362,6 @@ class SquaredOffsets(Image):
     @property
     def unit(self) -> float:
         return 1.0 / self.one
-
-    @property
-    def l1(self) -> int:
-        return self.box.n_dims * self.one
-
-    @property
-    def l2_squared(self) -> int:
-        return self.box.n_dims * self.one**2
-
-    @property
-    def change_l1(self) -> int:
-        return self.l1
-
-    @property
-    def change_l2_squared(self) -> int:
-        return self.l2_squared
 
     @property
     def largest(self) -> int:
@@ -525,26 +493,3 @@ class Joint:
         scale = float(sum_scales.max()) * unit
         meter.record(f"{name}: sums", *kinds[1], size, scale, fraction * (1 - part))
         return noisy, self.std(exact.size, level, pure=meter.pure)
-
-
-def joint_noise(
-    meter: Meter,
-    name: str,
-    counts: NDArray,
-    sums: NDArray,
-    bounds: NDArray,
-    share: Share,
-    count_share: float,
-    relation: str,
-    *,
-    unit: float = 1.0,
-    unit_steps: int = 1,
-) -> tuple[NDArray, float, NDArray, NDArray]:
-    """Release counts (m,) of disjoint groups and bounded sums (m, d), for one step of a relation.
-
-    Returns counts, count_std, sums and sum_std (m,), the deviation of a coordinate of each sum.
-    """
-    exact = np.concatenate([counts[:, None], sums], axis=1)
-    size = Joint.of(relation, bounds, count_share, unit_steps)
-    noisy, std = size.noised(meter, name, exact, share, unit)
-    return noisy[:, 0], float(std[0, 0]), noisy[:, 1:], std[:, 1]

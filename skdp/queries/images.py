@@ -58,7 +58,7 @@ from skdp.core.clipping import (
 )
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Terms, reviewed
-from skdp.core.sums import Image, RowSum, Values
+from skdp.core.sums import Image, Range, RowSum, Values
 from skdp.core.table import PrivateTable, as_total
 from skdp.queries.cells import ColumnCells, Labels, additive
 from skdp.queries.views import AboutZero, LogitBall, TargetBox, mapped
@@ -529,11 +529,10 @@ def logistic_gradient(
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class Beyond(Image):
+class Beyond(Range):
     """The rows of a unit beyond `max_rows`, at most `most`, in a table with a row for each unit."""
 
     what = "rows beyond a bound"
-    one_sign = True
     max_rows: int
     most: int
 
@@ -542,15 +541,8 @@ class Beyond(Image):
             raise ValueError("max_rows and most must be at least 1")
 
     @property
-    def l1(self) -> int:
+    def largest(self) -> int:
         return self.most
-
-    @property
-    def l2_squared(self) -> int:
-        return self.most**2
-
-    # Both rows of a change add between 0 and `most`.
-    change_l1, change_l2_squared = l1, l2_squared
 
     def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
         yield np.clip(x - self.max_rows, 0.0, self.most)

@@ -33,7 +33,7 @@ from skdp.core.privacy_filter import (
     released,
 )
 from skdp.core.query import Measurement, check_ascending, reviewed
-from skdp.core.sums import Image, RowSum
+from skdp.core.sums import Image, Range, RowSum
 from skdp.core.table import REPLACE_ONE, PrivateTable
 from skdp.loss.conversions import pure_mu, pure_part
 from skdp.queries.quantiles import Node, range_of_change, rates, rounded_level
@@ -234,13 +234,13 @@ class UnitShapes(UnitImage):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class LeftOut(UnitImage):
+class LeftOut(UnitImage, Range):
     """A unit's (unit, key) pairs and rows that bounding left out.
 
     Of these keys, or with None of all keys of the table.
 
-    Guarantee: with pairs counted in steps of `max_rows`, both numbers lie between 0 and M =
-    `max_keys` * `max_rows`, and so does their change.
+    Guarantee: with pairs counted in steps of `max_rows`, both numbers lie between 0 and
+    `max_keys` * `max_rows`.
     """
 
     what = "left out"
@@ -251,20 +251,8 @@ class LeftOut(UnitImage):
     max_rows: int
 
     @property
-    def l1(self) -> int:
-        return 2 * self.max_keys * self.max_rows
-
-    @property
-    def l2_squared(self) -> int:
-        return 2 * (self.max_keys * self.max_rows) ** 2
-
-    @property
-    def change_l1(self) -> int:
-        return self.l1
-
-    @property
-    def change_l2_squared(self) -> int:
-        return self.l2_squared
+    def largest(self) -> int:
+        return self.max_keys * self.max_rows
 
     def table_total(self, table: PrivateTable) -> NDArray:
         rows = self.max_keys * self.max_rows

@@ -30,7 +30,7 @@ from skdp.core.query import Measurement, reviewed
 from skdp.core.sums import weight_fractions
 from skdp.core.table import as_total, fold, total_dtype
 from skdp.exceptions import PrivacyLeakError
-from skdp.queries.grouped_sums import _TREE_BITS, ColumnBox, Ints, column_units, joint_noise
+from skdp.queries.grouped_sums import _TREE_BITS, ColumnBox, Ints, Joint, column_units
 from skdp.queries.histograms import histogram_sensitivity
 from skdp.tabular.rows import Rows
 
@@ -384,29 +384,22 @@ class Tree:
         """Release counts (m,) and sums (m, d) of x - leaf centre of pairwise disjoint leaves.
 
         Guarantee: in the leaf's units by column its half diagonal bounds ||q - centre|| (integers,
-        rounded up), so the noise of a leaf's sum is local to it; joint loss as in `joint_noise`.
+        rounded up), so the noise of a leaf's sum is local to it; joint loss as of `Joint`.
         """
         ids = self._checked(leaves)
         centers, reach = leaf_geometry(self._geometry, ids)
         weights = leaf_weights(reach, self._view.grid)
+        image = leaf_image(self._table.node_sums(ids, centers), weights, self._weight_bits)
+        exact = np.column_stack([self._table.node_counts(ids), image])
+        bounds, bits = image_bounds(reach, weights), self._weight_bits
         with asked(_NAME, reviewed=True):
-            counts, count_std, image, image_std = joint_noise(
-                self._meter,
-                name,
-                self._table.node_counts(ids),
-                leaf_image(self._table.node_sums(ids, centers), weights, self._weight_bits),
-                image_bounds(reach, weights),
-                share,
-                count_share,
-                self._relation,
-                unit=2.0**-_IMAGE_BITS,
-                unit_steps=1 << self._weight_bits,
-            )
+            size = Joint.of(self._relation, bounds, count_share, 1 << bits)
+            noisy, std = size.noised(self._meter, name, exact, share, 2.0**-_IMAGE_BITS)
         step = np.divide(2.0**_IMAGE_BITS, weights, out=np.zeros(reach.shape), where=weights > 0)
         step *= self._view.grid
         return (
-            self._in_rows(counts, count_std),
-            released(image.astype(np.float64) * step, image_std[:, None] * step),
+            self._in_rows(noisy[:, 0], float(std[0, 0])),
+            released(noisy[:, 1:].astype(np.float64) * step, std[:, 1:2] * step),
         )
 
     def _checked(self, nodes: ArrayLike, *, disjoint: bool = True) -> NDArray[np.int64]:

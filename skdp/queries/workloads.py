@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.query import Choice, reviewed
-from skdp.core.sums import Image, Ints, RowCells, RowSum
+from skdp.core.sums import Ints, Range, RowCells, RowSum
 from skdp.core.table import PrivateTable, fold
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries.histograms import histogram_sensitivity
@@ -402,8 +402,8 @@ class MarginalCells(RowCells):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class WorkloadAnswer(Image):
-    """The value q(row) of one query of a workload, in [0, one]; two rows differ by at most `one`.
+class WorkloadAnswer(Range):
+    """The value q(row) of one query of a workload, in [0, one].
 
     - `query`: Position in the workload.
     """
@@ -418,20 +418,8 @@ class WorkloadAnswer(Image):
         return 1 / self.workload.one
 
     @property
-    def l1(self) -> int:
+    def largest(self) -> int:
         return self.workload.one
-
-    @property
-    def l2_squared(self) -> int:
-        return self.workload.one**2
-
-    @property
-    def change_l1(self) -> int:
-        return self.l1
-
-    @property
-    def change_l2_squared(self) -> int:
-        return self.l2_squared
 
     def table_total(self, table: PrivateTable) -> NDArray:
         return exact_answers(table, self.workload).answers[[int(self.query)]]

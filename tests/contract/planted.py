@@ -417,8 +417,8 @@ MUTANTS = (
     ),
     _m(
         "K-norm at half its scale", "core.mechanisms",
-        "samplers.k_norm(exact.size // parts, scale,",
-        "samplers.k_norm(exact.size // parts, scale / 2,",
+        "samplers.k_norm(d, scale,",
+        "samplers.k_norm(d, scale / 2,",
         f"{SHOWN}[k-norm]",
     ),
     _m(

@@ -65,7 +65,7 @@ def weighted_groups(X, box, bits=24):
     offsets = squared_offsets(box, WEIGHTED_CENTERS, 1.5)
     offsets = replace(offsets, image=replace(offsets.image, one=2**20))
     return [
-        *groups.weighted_center_sums(rows, box, WEIGHTED_CENTERS, OF_STEPS, 40_000, 1.5, bits),
+        *groups.center_sums(rows, box, WEIGHTED_CENTERS, OF_STEPS, 40_000, 1.5, bits),
         offsets.exact(table_module.PrivateTable(rows, table_module.stability_of("replace_one"))),
         table.counts,
         table.sums,
