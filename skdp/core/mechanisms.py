@@ -247,10 +247,6 @@ class Independent(_Bounds):
     or_spherical: bool = False
     cubes: Cubes | None = None
 
-    @property
-    def _vector(self) -> Spherical:
-        return Spherical(isqrt_up(self.l2_squared), self.cubes)
-
     def times(self, k: int) -> Independent:
         """Return the bounds for k rows."""
         cubes = self.cubes and self.cubes.times(k)
@@ -278,7 +274,7 @@ class Independent(_Bounds):
         """Return the bounds whose noise is drawn: those of less noise."""
         if not (self.or_spherical and pure):
             return self
-        vector = self._vector.least(entries, pure=True)
+        vector = Spherical(isqrt_up(self.l2_squared), self.cubes).least(entries, pure=True)
         size = vector.size if isinstance(vector, Cubes) else vector.l2
         return vector if math.sqrt(2) * self.l1 >= vector.deviation(size, entries) else self
 

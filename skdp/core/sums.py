@@ -200,14 +200,12 @@ class Image:
 
 
 class Range(Image):
-    """An image whose coordinates lie between 0 and `largest`: so do the sizes of a change's."""
+    """An image whose coordinates lie between 0 and `largest`, which a subclass states.
+
+    So no coordinate of a difference of two images is larger than `largest` either.
+    """
 
     one_sign = True
-
-    @property
-    def largest(self) -> int:
-        """Bound on the coordinates of an image, in steps."""
-        raise NotImplementedError
 
     @property
     def l1(self) -> int:
@@ -217,13 +215,7 @@ class Range(Image):
     def l2_squared(self) -> int:
         return math.prod(self.shape) * self.largest**2
 
-    @property
-    def change_l1(self) -> int:
-        return self.l1
-
-    @property
-    def change_l2_squared(self) -> int:
-        return self.l2_squared
+    change_l1, change_l2_squared = l1, l2_squared
 
 
 class RowCells:

@@ -38,7 +38,7 @@ from skdp.core import mechanisms
 from skdp.core import noise as samplers
 from skdp.core.clipping import isqrt_up
 from skdp.core.noise.exact import exp_bracket
-from skdp.core.privacy_filter import Share, current_transcript, exact_fraction
+from skdp.core.privacy_filter import Share, exact_fraction, in_transcript
 from skdp.core.query import Measurement, reviewed
 from skdp.core.table import REPLACE_ONE, Stability
 from skdp.loss import conversions
@@ -207,11 +207,8 @@ def gaussian_threshold(weights: list[int], sigma: float, delta: float) -> int:
 
 
 def _holder(keys: list[Any], totals: list[int]) -> NDArray:
-    """Return the totals of all keys in an array of one object: which keys there are is private."""
-    holder = np.empty(1, dtype=object)
-    if current_transcript() is not None:
-        holder[0] = list(zip(keys, totals, strict=True))
-    return holder
+    """Return the totals of all keys for a transcript: which keys there are is private."""
+    return in_transcript(lambda: list(zip(keys, totals, strict=True)))
 
 
 def _distance(power: int) -> Callable[[NDArray, NDArray], float]:

@@ -28,8 +28,8 @@ from skdp.core.privacy_filter import (
     Meter,
     Release,
     Share,
-    current_transcript,
     exact_fraction,
+    in_transcript,
     released,
 )
 from skdp.core.query import Measurement, check_ascending, reviewed
@@ -425,10 +425,10 @@ class KeyQuantiles(Measurement):
             chosen = (choose(scored(c), eta, meter.entropy) for c in self._columns(table))
             return np.fromiter(chosen, dtype=np.int64, count=len(self.keys))
 
-        # The number of runs tells of the rows: in a transcript they are one object.
-        exact = np.empty(1, dtype=object)
-        if current_transcript() is not None:
-            exact[0] = [scored(column)(None).runs() for column in self._columns(table)]
+        # The number of runs tells of the rows.
+        exact = in_transcript(
+            lambda: [scored(column)(None).runs() for column in self._columns(table)]
+        )
 
         def distance(a: NDArray, b: NDArray) -> float:
             losses = [

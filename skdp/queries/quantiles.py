@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.clipping import Box, Floats
 from skdp.core.mechanisms import Independent
-from skdp.core.privacy_filter import Release, Share, current_transcript, exact_fraction, released
+from skdp.core.privacy_filter import Release, Share, exact_fraction, in_transcript, released
 from skdp.core.query import Measurement, Noisy, Query, reviewed
 from skdp.core.table import REPLACE_ONE
 from skdp.loss import conversions
@@ -408,10 +408,8 @@ def _find(
                 dtype=np.int64,
             )
 
-        # The number of runs tells of the rows: in a transcript they are one object.
-        exact = np.empty(1, dtype=object)
-        if current_transcript() is not None:
-            exact[0] = [scored(None).runs() for scored, _ in parts]
+        # The number of runs tells of the rows.
+        exact = in_transcript(lambda: [scored(None).runs() for scored, _ in parts])  # noqa: B023
         title = label if len(rounds) == 1 else f"{label}, round {number}"
         places = meter.release(title, exact, step.loss, step.distance, draw, (len(step.nodes),))
         for node, place in zip(step.nodes, places.tolist(), strict=True):

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from skdp.core import noise as samplers
 from skdp.core.clipping import Floats
 from skdp.core.mechanisms import Independent
-from skdp.core.privacy_filter import Share, current_transcript
+from skdp.core.privacy_filter import Share, current_transcript, in_transcript
 from skdp.core.query import Measurement, reviewed
 from skdp.core.table import REPLACE_ONE, fold
 from skdp.queries.cells import check_center
@@ -637,10 +637,8 @@ def _medians(
         n, blocks = _read(table, meter, image, features, part)
         columns = lattice.columns(blocks, n, near, len(features))
         for j, column in zip(features, columns, strict=True):
-            # The number of runs tells of the rows: in a transcript they are one object.
-            exact = np.empty(1, dtype=object)
-            if current_transcript() is not None:
-                exact[0] = [column.runs()]
+            # The number of runs tells of the rows.
+            exact = in_transcript(lambda: [column.runs()])  # noqa: B023
 
             def draw(column: WeightedColumn = column) -> NDArray:
                 return np.array([column.choose(eta, meter.entropy)], dtype=np.int64)
