@@ -25,10 +25,14 @@ if TYPE_CHECKING:
     from skdp.queries.columns import FilledCells, OfColumn, present_means
     from skdp.queries.grouped_sums import (
         AssignedSums,
+        BoxTree,
         ColumnBox,
+        Projection,
+        Tree,
         column_box,
         column_units,
         squared_offsets,
+        tree_box,
     )
     from skdp.queries.histograms import MAX_CELLS, CellQuantile, norm_from_bins
     from skdp.queries.images import (
@@ -89,8 +93,14 @@ if TYPE_CHECKING:
         learn_domain,
         ticks_between,
     )
-    from skdp.queries.logistic import LogisticMinimiser, UnitBall
-    from skdp.queries.objective import LogisticObjective, least_tau, objective_std, slope_bound
+    from skdp.queries.logistic import (
+        LogisticMinimiser,
+        LogisticObjective,
+        UnitBall,
+        least_tau,
+        objective_std,
+        slope_bound,
+    )
     from skdp.queries.quantiles import (
         Lattice,
         NoisyQuantiles,
@@ -133,30 +143,26 @@ if TYPE_CHECKING:
         planned_noise,
         student_kappa,
     )
-    from skdp.queries.smooth_sensitivity.medians import SmoothMedian
-    from skdp.queries.smooth_sensitivity.spanning_trees import SpanningCost, check_graph
-    from skdp.queries.sparse_vector import (
-        AboveThreshold,
-        SparseVector,
-        comparison_margin,
-        threshold_scales,
-    )
-    from skdp.queries.trees import BoxTree, Projection, Tree, tree_box
+    from skdp.queries.smooth_sensitivity.medians import SmoothMedian, SpanningCost, check_graph
     from skdp.queries.user_functions import basis_mean, function_mean, score_mean
     from skdp.queries.views import LogitBall, StandardBall, TargetBox, WeightedBall, sum_view
     from skdp.queries.workloads import (
         MAX_TABLE,
         QUERY_UNIT,
+        AboveThreshold,
         Cells,
         Group,
         Intervals,
         MarginalCells,
         Prefixes,
+        SparseVector,
         Weighted,
         Workload,
         WorstMarginal,
         WorstQuery,
+        comparison_margin,
         marginals,
+        threshold_scales,
         workload_answer,
     )
 else:

@@ -27,7 +27,7 @@ from skdp.exceptions import PrivacyLeakError
 from skdp.queries import SmoothMedian, SparseVector, workload_answer
 from skdp.queries.grouped_sums import Joint
 from skdp.queries.second_moments import Symmetric
-from skdp.queries.sparse_vector import threshold_scales
+from skdp.queries.workloads import threshold_scales
 from skdp.tabular import Bins, Domain, check_coded
 from tests.views import box_of
 

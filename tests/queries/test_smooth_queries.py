@@ -22,7 +22,7 @@ from skdp.loss.conversions import pure_epsilon_from_mu
 from skdp.queries import SmoothMedian, SpanningCost
 from skdp.queries.smooth_sensitivity import ladders as smooth
 from skdp.queries.smooth_sensitivity import medians as order
-from skdp.queries.smooth_sensitivity import spanning_trees as spanning
+from skdp.queries.smooth_sensitivity import medians as spanning
 from skdp.queries.smooth_sensitivity.ladders import STEPS, Ladder, student_kappa
 from skdp.tabular import check_rows
 from tests.folding import each
