@@ -237,7 +237,13 @@ class PrivacyFilter:
         warn_of_delta(estimator, self.delta, n_rows or 0)
         if budget is not None:
             if self.seeded:
-                _warn_seeded()
+                warnings.warn(
+                    "random_state is set inside config_context(noise='seeded'), so whoever knows "
+                    "the seed can reproduce the noise that protects this fit; leave the context "
+                    "for a release.",
+                    SeededNoiseWarning,
+                    stacklevel=3,
+                )
             if n_rows is not None:
                 budget.expect_rows(n_rows, estimator)
             _failpoint("before_charge")
@@ -461,9 +467,11 @@ class Meter:
         # Four roundings of at most 2**-53 each: the factor keeps the square below share * mu**2.
         return math.sqrt(float(fraction)) * self.mu * (1 - 2**-50)
 
-    def spending(self, name: str) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def spending(self, name: str) -> Iterator[None]:
         """Hold the lock under which shares are taken; refuse where the session may not release."""
-        return self._filter._spending(name)
+        with self._filter._spending(name):
+            yield
 
     def _affordable(self, share: Share, name: str) -> Fraction:
         """Return the share as a fraction if that much is left; under the lock."""
@@ -635,14 +643,4 @@ def _seed_of(random_state: Any) -> int | None:
     raise ValueError(
         "random_state must be None, an int or a numpy RandomState, got "
         f"{type(random_state).__name__}"
-    )
-
-
-def _warn_seeded() -> None:
-    """Warn once a call site that the noise of a charged fit is reproducible."""
-    warnings.warn(
-        "random_state is set inside config_context(noise='seeded'), so whoever knows the seed can "
-        "reproduce the noise that protects this fit; leave the context for a release.",
-        SeededNoiseWarning,
-        stacklevel=4,
     )

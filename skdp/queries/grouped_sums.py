@@ -155,11 +155,9 @@ class ColumnBox:
         self.norm = isqrt_up(sum(int(h) ** 2 for h in self.half))
 
     def at(self, bits: int) -> ColumnBox:
-        """Return the same view with another number of steps."""
         return ColumnBox(self.low, self.high, self.units, bits=bits)
 
     def map(self, block: Floats) -> Floats:
-        """Map float rows to integers with |q_j| <= half_j."""
         check_width(block, self.n_dims)
         q = np.clip(block, self.low, self.high)
         q -= self.center
@@ -315,7 +313,6 @@ class AssignedSums(Query):
 
     @property
     def entries(self) -> int:
-        """How many integers are released, once the query is prepared."""
         return len(self._where) * (self.box.n_dims + 1)
 
     @property
@@ -436,12 +433,10 @@ class Joint:
         return cls(bounds, ((1, 1),), 1, count_share, unit_steps)
 
     def times(self, k: int) -> Joint:
-        """Return the bounds for k rows."""
         changes = tuple((k * k * a, k * k * b) for a, b in self.changes)
         return replace(self, changes=changes, rows=k * self.rows)
 
     def either(self, other: Joint) -> Joint:
-        """Return bounds for a change of this kind or of the other."""
         return replace(self, changes=self.changes + other.changes, rows=max(self.rows, other.rows))
 
     def _scales(self, level: Any, *, pure: bool) -> tuple[Fraction, Any, Any, Any]:
@@ -564,11 +559,9 @@ class Projection:
             raise ValueError("radius must not be so small beside the rows of base")
 
     def at(self, bits: int) -> Projection:
-        """Return the same projection with another number of steps; the base keeps its own."""
         return Projection(self.base, self.components, self.high, bits)
 
     def map(self, block: Floats) -> Floats:
-        """Map float rows to integers with |q_j| <= half_j."""
         exact = self.base.map(block) @ self._weights.T
         exact *= self._rescale
         np.clip(exact, -self.half, self.half, out=exact)

@@ -360,22 +360,19 @@ def rounds_of(
     rounds = []
     for nodes in choices:
         etas = rates(nodes, whole, half, replace=table.n_is_public)
-        rounds.append(_Round(nodes, etas, loss, _loss_of(table, meter, etas)))
+        rounds.append(_Round(nodes, etas, loss, loss_between(etas, pure=meter.pure)))
     return rounds
 
 
-def _loss_of(
-    table: PrivateTable, meter: Meter, etas: list[Fraction]
-) -> Callable[[NDArray, NDArray], float]:
-    """Return what the choices of a round lose between two tables of scores."""
-    gaussian = meter.mu is not None
+def loss_between(etas: Sequence[Fraction], *, pure: bool) -> Callable[[NDArray, NDArray], float]:
+    """Return what choices lose between two tables of scores."""
 
     def distance(a: NDArray, b: NDArray) -> float:
         losses = [
             eta * range_of_change(runs, other)
             for eta, runs, other in zip(etas, a[0], b[0], strict=True)
         ]
-        if not gaussian:
+        if pure:
             return float(sum(losses))
         return math.hypot(*(pure_mu(float(x) / 2) for x in losses if x), 0.0)
 
@@ -519,7 +516,6 @@ class NoisyQuantiles(Query):
 
     @property
     def entries(self) -> int:
-        """How many integers are released, once the query is prepared."""
         return self.view.n_dims * len(check_levels(self.levels))
 
     def exact(self, table: PrivateTable) -> NDArray:

@@ -184,11 +184,9 @@ class Symmetric:
         return cls(frobenius, nuclear, upper, noise)
 
     def times(self, k: int) -> Symmetric:
-        """Return the bounds for k rows."""
         return Symmetric(k * self.frobenius, k * self.nuclear, k * self.upper_l1, self.noise)
 
     def either(self, other: Symmetric) -> Symmetric:
-        """Return bounds for a change of this kind or of the other."""
         return Symmetric(
             max(self.frobenius, other.frobenius),
             max(self.nuclear, other.nuclear),
@@ -347,7 +345,6 @@ class SecondMoment(Query):
 
     @property
     def entries(self) -> int:
-        """How many integers are released, once the query is prepared."""
         return (self.view.n_dims + 1) ** 2
 
     def exact(self, table: PrivateTable) -> NDArray:

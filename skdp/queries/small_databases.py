@@ -195,7 +195,6 @@ class ListedTables:
         return len(self._tables)
 
     def cells(self, start: int, stop: int) -> Ints:
-        """Return the cells of tables start to stop - 1."""
         return self._tables[start:stop]
 
 

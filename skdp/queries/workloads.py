@@ -115,15 +115,12 @@ class Cells(Group):
             raise ValueError("cells must be numbered from 0")  # -1 would be a cell once more
 
     def n_queries(self, sizes: Sizes) -> int:
-        """Return the number of cells."""
         return math.prod(self.table(sizes)) if self.index is None else self.index.size
 
     def apply(self, table: NDArray) -> NDArray:
-        """Return the cells' counts."""
         return table if self.index is None else table[self.index]
 
     def coefficients(self, sizes: Sizes, queries: NDArray) -> NDArray[np.int64]:
-        """Return a 1 in each query's cell."""
         queries = np.asarray(queries, dtype=np.int64)
         place = queries if self.index is None else self.index[queries]
         out = np.zeros((queries.size, math.prod(self.table(sizes))), dtype=np.int64)
@@ -143,11 +140,9 @@ class Prefixes(Group):
         return max(sizes[self.attributes[0]] - 1, 1)
 
     def apply(self, table: NDArray) -> NDArray:
-        """Return the running sums."""
         return np.cumsum(table)[: max(table.size - 1, 1)]
 
     def coefficients(self, sizes: Sizes, queries: NDArray) -> NDArray[np.int64]:
-        """Return ones up to each query's cell."""
         cells = np.arange(sizes[self.attributes[0]])
         return (cells <= np.asarray(queries)[:, None]).astype(np.int64)
 
@@ -160,7 +155,6 @@ class Intervals(Group):
         super().__init__([attribute])
 
     def n_queries(self, sizes: Sizes) -> int:
-        """Return g (g + 1) / 2."""
         g = sizes[self.attributes[0]]
         return g * (g + 1) // 2
 
@@ -168,13 +162,11 @@ class Intervals(Group):
         return np.triu_indices(g)
 
     def apply(self, table: NDArray) -> NDArray:
-        """Return differences of running sums."""
         low, high = self._ends(table.size)
         sums = np.concatenate([np.zeros(1, dtype=table.dtype), np.cumsum(table)])
         return sums[high + 1] - sums[low]
 
     def coefficients(self, sizes: Sizes, queries: NDArray) -> NDArray[np.int64]:
-        """Return ones from the first to the last cell of each."""
         g = sizes[self.attributes[0]]
         low, high = (end[np.asarray(queries, dtype=np.int64)][:, None] for end in self._ends(g))
         cells = np.arange(g)
@@ -201,15 +193,12 @@ class Weighted(Group):
         self.weights = scaled.astype(np.int64)
 
     def n_queries(self, sizes: Sizes) -> int:
-        """Return the number of rows of the weights."""
         return len(self.weights)
 
     def apply(self, table: NDArray) -> NDArray:
-        """Return the weighted sums: exact for a table of integers."""
         return self.weights @ table
 
     def coefficients(self, sizes: Sizes, queries: NDArray) -> NDArray[np.int64]:
-        """Return the weights of some queries."""
         return self.weights[np.asarray(queries, dtype=np.int64)]
 
 

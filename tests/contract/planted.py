@@ -551,7 +551,7 @@ MUTANTS = (
     ),
     _m(
         "logits of rows are not clipped", "queries.views",
-        "return clip_to_norm(self.gradient.logits(q), float(self.grid[0]), self.norm)",
+        "return super().map(self.gradient.logits(q))",
         "return np.rint(np.clip(self.gradient.logits(q), -1e5, 1e5) / self.grid[0])",
         f"{ATTAINED}[label gradient of long logits]",
     ),
