@@ -137,7 +137,6 @@ if TYPE_CHECKING:
         table_rate,
     )
     from skdp.queries.smooth_sensitivity.ladders import (
-        cauchy_kappa,
         choose_noise,
         laplace_kappa,
         planned_noise,
@@ -184,7 +183,7 @@ __all__ = [
     "TableScores", "TargetBox", "ThresholdTable", "Tree", "UnitBall", "UnitShapes", "UnitSpread",
     "Weighted", "WeightedBall", "Workload", "WorstMarginal", "WorstQuery", "additive",
     "additive_errors", "additive_gradient", "allowances", "base_level", "basis_mean",
-    "cauchy_kappa", "check_graph", "check_levels", "check_small_tables", "check_threshold_tables",
+    "check_graph", "check_levels", "check_small_tables", "check_threshold_tables",
     "choose_noise", "column_box", "column_units", "comparison_margin", "counting_law",
     "feature_means", "function_mean", "joined_box", "label_moments", "label_sums", "label_vectors",
     "laplace_kappa", "largest_threshold_size", "leads", "learn_domain", "least_shown", "least_tau",

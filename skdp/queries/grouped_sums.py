@@ -585,13 +585,11 @@ class CellTable:
 
     @cached_property
     def _count_prefix(self) -> NDArray:
-        return np.concatenate([np.zeros(1, self.counts.dtype), np.cumsum(self.counts)])
+        return _running(self.counts)
 
     @cached_property
     def _sum_prefix(self) -> NDArray:
-        return np.concatenate(
-            [np.zeros((1, self.sums.shape[1]), self.sums.dtype), np.cumsum(self.sums, axis=0)]
-        )
+        return _running(self.sums)
 
     def _span(self, nodes: Ints) -> tuple[Ints, Ints]:
         """Return first and past-the-last deepest cell below each node."""
@@ -613,6 +611,11 @@ class CellTable:
             - self._sum_prefix[first]
             - self.node_counts(nodes)[:, None] * centers
         )
+
+
+def _running(values: NDArray) -> NDArray:
+    """Return the running sums of rows, from 0 on."""
+    return np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
 
 
 @dataclass(frozen=True)

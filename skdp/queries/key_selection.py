@@ -589,7 +589,7 @@ class CountedKeys(Measurement):
                 drawn = _bounded_laplace(scale, threshold - 1, len(keys), meter.entropy)
             else:
                 drawn = samplers.rounded_gaussian(scale, len(keys), entropy=meter.entropy)
-            return _counted_above(keys, counts, drawn, threshold)
+            return _as_released(_counted_above(keys, counts, drawn, threshold))
 
         units = 2 if replace else 1
         moved: float
@@ -607,17 +607,18 @@ class CountedKeys(Measurement):
         return KeyCounts([key for key, _ in released], values, pure, float(scale), threshold)
 
 
-def _counted_above(keys: list[Any], counts: list[int], drawn: NDArray, threshold: int) -> NDArray:
-    """Return the keys whose noisy counts reach the threshold, with these counts."""
-    noisy = np.array(counts, dtype=object) + drawn.astype(object)
+def _counted_above(
+    keys: list[Any], totals: list[int], drawn: NDArray, threshold: int
+) -> list[tuple[Any, int]]:
+    """Return the keys whose noisy totals reach the threshold, with these totals."""
+    noisy = np.array(totals, dtype=object) + drawn.astype(object)
     pairs = zip(keys, noisy.tolist(), strict=True)
-    return _as_released([(key, int(count)) for key, count in pairs if count >= threshold])
+    return [(key, int(total)) for key, total in pairs if total >= threshold]
 
 
 def _above(keys: list[Any], totals: list[int], drawn: NDArray, threshold: int) -> NDArray:
     """Return the keys whose noisy totals reach the threshold."""
-    noisy = np.array(totals, dtype=object) + drawn.astype(object)
-    return _as_released([key for key, total in zip(keys, noisy, strict=True) if total >= threshold])
+    return _as_released([key for key, _ in _counted_above(keys, totals, drawn, threshold)])
 
 
 def _with_probability(

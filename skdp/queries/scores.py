@@ -233,13 +233,8 @@ class ScoreCells(RowCells):
     def shape(self) -> tuple[int, ...]:
         return (2 * self.cuts.size + 2,)
 
-    def _labels(self, x: Any, labels: Any) -> Ints:
-        known: Ints = labels
-        return known
-
     def of_rows(self, x: Any, labels: Any) -> Ints:
         bins, first, second = self._bins(x)
-        labels = self._labels(x, labels)
         cells = 2 * bins + (labels == first)
         return np.where((labels == first) | (labels == second), cells, -1)[:, None]
 
@@ -268,9 +263,8 @@ class CodedScoreCells(ScoreCells):
     def check_table(self, table: Any) -> None:
         coded_rows(table, self.scores.sizes)
 
-    def _labels(self, x: Any, labels: Any) -> Ints:
-        codes: Ints = x[:, self.scores.target]
-        return codes
+    def of_rows(self, x: Any, labels: Any) -> Ints:
+        return super().of_rows(x, x[:, self.scores.target])
 
 
 def score_counts(scores: Any, cuts: NDArray[Any]) -> RowSum:

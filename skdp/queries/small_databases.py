@@ -23,6 +23,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -350,9 +351,7 @@ class SmallTable(Measurement):
             return _choose(tables, score, scorer.step, eta, meter.entropy)
 
         exact = np.concatenate([np.array([n * workload.one], dtype=answers.dtype), answers])
-        return _released_table(
-            meter, name, exact, lambda a, b: score_change(a, b, workload.one), draw, size, share
-        )
+        return _released_table(meter, name, exact, workload.one, draw, size, share)
 
 
 @reviewed
@@ -390,16 +389,14 @@ class ThresholdTable(Measurement):
             return threshold_table(counts, size, eta, entropy=meter.entropy)
 
         exact = np.concatenate([[counts.sum()], np.cumsum(counts)])
-        return _released_table(
-            meter, name, exact, lambda a, b: score_change(a, b, 1), draw, size, share
-        )
+        return _released_table(meter, name, exact, 1, draw, size, share)
 
 
 def _released_table(
     meter: Meter,
     name: str,
     exact: NDArray,
-    distance: Callable[[NDArray, NDArray], float],
+    unit_steps: int,
     draw: Callable[[Fraction], Ints],
     size: int,
     share: Share,
@@ -408,6 +405,7 @@ def _released_table(
     fraction, epsilon = meter.take(share, name)
     # In a Gaussian session `epsilon` is the pure epsilon of the share's mu: see `table_rate`.
     eta = epsilon / 2 if meter.mu is None else epsilon
+    distance = partial(score_change, unit_steps=unit_steps)
     chosen = meter.release(name, exact, 1.0, distance, lambda: draw(eta), (size,))
     meter.record(name, _MECHANISM, "rows", 1.0, float(1 / eta), fraction)
     return chosen

@@ -143,11 +143,6 @@ def uniform_below(n: int, *, entropy: Entropy | None = None) -> int:
     - `n`: At least 1.
     - `entropy`: None: the operating system.
     - raises ValueError: if `n` is less than 1.
-
-    Examples
-    --------
-    >>> uniform_below(1)
-    0
     """
     if n < 1:
         raise ValueError("n must be at least 1.")

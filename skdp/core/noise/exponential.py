@@ -66,12 +66,6 @@ def exponential_mechanism(
 
     **Guarantee.** Exactly distributed, given fair independent bits.
     **Privacy.** (2 eta s)-DP for scores of sensitivity s. The caller charges.
-
-    Examples
-    --------
-    >>> from skdp.core.noise import exponential_mechanism
-    >>> exponential_mechanism([0, 100_000], 1.0)
-    0
     """
     rate = as_rational(eta, "eta", Fraction(0), _MAX_ETA)
     live, score, count = _candidates(scores, multiplicities)

@@ -67,12 +67,6 @@ def k_norm(
     **Guarantee.** Each coordinate is the nearest integer to that of the ideal vector, exactly.
     **Privacy.** Added to an integer statistic of sensitivity s in that norm, it is
     (s / scale)-DP. The caller charges.
-
-    Examples
-    --------
-    >>> from skdp.core.noise import SeededEntropy, k_norm
-    >>> k_norm(3, 1024.0, 4, entropy=SeededEntropy(0)).shape
-    (4, 3)
     """
     d = as_order(shape_d, "shape_d", _MAX_DIMENSION)
     rows = as_shape(size)

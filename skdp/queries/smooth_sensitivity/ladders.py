@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Ladder",
     "SmoothNoise",
-    "cauchy_kappa",
     "choose_noise",
     "laplace_kappa",
     "planned_noise",
@@ -67,22 +66,6 @@ LARGEST_SCALE = {"cauchy": 2.0**80, "student": 2.0**80, "laplace": 2.0**52}
 # --- admissible noise ----------------------------------------------------------------------------
 
 
-def cauchy_kappa(epsilon: float, beta: float) -> float:
-    """Return the least kappa with which f + kappa S Cauchy is epsilon-DP, rounded up.
-
-    Guarantee: that of `student_kappa` with nu = 1.
-
-    - `epsilon`: In (0, 500].
-    - `beta`: In [0, epsilon).
-
-    Examples
-    --------
-    >>> round(cauchy_kappa(0.1, 0.05), 2)
-    11.26
-    """
-    return student_kappa(epsilon, beta, 1)
-
-
 def student_kappa(epsilon: float, beta: float, nu: int) -> float:
     """Return the least kappa with which f + kappa S T_nu is epsilon-DP, rounded up.
 
@@ -91,7 +74,12 @@ def student_kappa(epsilon: float, beta: float, nu: int) -> float:
 
     - `epsilon`: In (0, 500].
     - `beta`: In [0, epsilon / nu).
-    - `nu`: Degrees of freedom, at least 1.
+    - `nu`: Degrees of freedom, at least 1; 1 for Cauchy noise.
+
+    Examples
+    --------
+    >>> round(student_kappa(0.1, 0.05, 1), 2)
+    11.26
     """
     # Differences in rational numbers: in floats they would cancel near beta = epsilon / nu.
     e, b = Fraction(epsilon), Fraction(beta)
