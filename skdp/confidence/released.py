@@ -19,8 +19,6 @@ from skdp.confidence.equations import Errors, Floats, Pair, Source, check_level
 from skdp.confidence.limits import Limits, MetricLimits, NoiseLimits, plain_ends
 from skdp.core import PrivacyCertificate
 
-__all__ = ["Released", "released_metric"]
-
 _UNITS = (
     "no interval for a population: rows of one unit depend on each other, and how much is not "
     "released"

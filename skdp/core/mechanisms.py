@@ -25,20 +25,6 @@ from skdp.core.privacy_filter import Meter, Share
 from skdp.core.query import reviewed
 from skdp.loss.conversions import pure_part
 
-__all__ = [
-    "Independent",
-    "Spherical",
-    "after_shortening",
-    "coarse_bits",
-    "exponential_mechanism",
-    "l1",
-    "l2",
-    "laplace_std",
-    "lengthened",
-    "shortened",
-    "sigma_up",
-]
-
 
 def l2(a: NDArray, b: NDArray) -> float:
     """Return the Euclidean distance of two integer arrays, exactly up to the last rounding."""

@@ -46,17 +46,6 @@ from skdp.core.table import REPLACE_ONE
 from skdp.exceptions import LedgerError, PrivacyLeakError, SealedBudgetError, SeededNoiseWarning
 from skdp.loss.conversions import check_delta, pure_epsilon_from_mu, round_up
 
-__all__ = [
-    "Meter",
-    "PrivacyFilter",
-    "Release",
-    "asked",
-    "check_allowance",
-    "current_transcript",
-    "in_transcript",
-    "released",
-]
-
 Share = float | Fraction | None
 
 # Below this the noise would outgrow what the samplers draw exactly (2**52 steps), and the release

@@ -32,26 +32,6 @@ from skdp.core.table import ADD_OR_REMOVE_ONE, REPLACE_ONE, PrivateTable, Stabil
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter, Share
 
-__all__ = [
-    "Choice",
-    "Derived",
-    "Measurement",
-    "Noisy",
-    "Query",
-    "Sensitivity",
-    "Terms",
-    "check_ascending",
-    "check_query",
-    "checked_integers",
-    "is_reviewed",
-    "moved_by",
-    "owned",
-    "register_query",
-    "reviewed",
-    "reviewed_types",
-    "terms_of",
-]
-
 
 class Sensitivity(Protocol):
     """By how much an answer moves, and the noise that this asks for; see `skdp.core.mechanisms`."""

@@ -50,19 +50,6 @@ from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, total_dtype
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter, Share
 
-__all__ = [
-    "Count",
-    "Image",
-    "Mean",
-    "One",
-    "Range",
-    "RowCells",
-    "RowSum",
-    "Sum",
-    "Values",
-    "weight_fractions",
-]
-
 Ints = NDArray[np.int64]
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from joblib import parallel_config
@@ -29,27 +29,17 @@ from skdp.budget import Cost, exact, pure_mu
 from skdp.budget.ambient import only_here
 from skdp.budget.budget import StandInBudget
 from skdp.core import noise as samplers
+from skdp.core.privacy_filter import Meter, Share
 from skdp.core.query import Measurement, UserFunction, reviewed
+from skdp.core.table import PrivateTable
 from skdp.core.transcript import inner_sessions
 from skdp.exceptions import PrivacyLeakError
 from skdp.loss.conversions import gdp_delta, largest, round_down, smallest
 from skdp.queries.blocks import words_of
 from skdp.tabular.containers import alone, take
 from skdp.tabular.records import WholeUnits
+from skdp.tabular.rows import Rows
 from skdp.user_code import foreign_code, run_isolated, silent
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter, Share
-    from skdp.core.table import PrivateTable
-    from skdp.tabular.rows import Rows
-
-__all__ = [
-    "BaseRun",
-    "BestOfRuns",
-    "BestRun",
-    "Repeats",
-    "base_level",
-]
 
 Positions = NDArray[np.intp]
 _WORD = Fraction(2**64)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from skdp.core import noise as samplers
 from skdp.core.clipping import Floats, isqrt_up
 from skdp.core.mechanisms import Independent, Spherical, exponential_mechanism
-from skdp.core.privacy_filter import Release, Share, released
+from skdp.core.privacy_filter import Meter, Release, Share, released
 from skdp.core.query import Derived, Measurement, UserFunction, reviewed
 from skdp.core.sums import RowSum, Values
 from skdp.core.table import PrivateTable, Stability
@@ -48,18 +48,6 @@ from skdp.user_code import (
     run_isolated,
     silent,
 )
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-
-__all__ = [
-    "BlockAnswers",
-    "BlockVotes",
-    "OfBlocks",
-    "OnBlocks",
-    "block_outputs",
-    "words_of",
-]
 
 Task = Callable[[Any, NDArray, int], Any]  # (X, y, seed) of a block -> numbers
 Progress = Callable[[int, int], Any]  # (blocks that are done, blocks)

@@ -21,18 +21,6 @@ from skdp.core.sums import One, RowCells, RowSum
 from skdp.core.table import PrivateTable
 from skdp.queries.histograms import NORM_CODES, norm_codes
 
-__all__ = [
-    "Categories",
-    "ColumnCells",
-    "Grid",
-    "Labelled",
-    "Labels",
-    "NormBins",
-    "additive",
-    "check_center",
-    "row_counts",
-]
-
 Ints = NDArray[np.int64]
 _MOST_BUCKETS = 4096  # of a column, for a search among its cuts
 

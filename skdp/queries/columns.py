@@ -9,13 +9,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.clipping import Floats, ScaledBox
-from skdp.core.privacy_filter import Release, Share, released
+from skdp.core.privacy_filter import Meter, Release, Share, released
 from skdp.core.query import Derived, Terms, reviewed
 from skdp.core.sums import Image, Range, RowSum
 from skdp.core.table import PrivateTable, as_total, total_dtype
@@ -24,11 +24,6 @@ from skdp.queries.learned_bounds.learning import LearnedBounds
 from skdp.queries.quantiles import Quantiles
 from skdp.tabular.labels import TargetRows
 from skdp.tabular.unstated import IncompleteRows, UncodedRows
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-
-__all__ = ["FilledCells", "OfColumn", "PresentValues", "present_means"]
 
 # --- a query of one column, or of some -----------------------------------------------------------
 

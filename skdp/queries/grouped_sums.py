@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,28 +40,6 @@ from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, fold, total_dty
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries.histograms import histogram_sensitivity
 from skdp.tabular.rows import Rows
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-    from skdp.core.table import PrivateTable
-
-__all__ = [
-    "AssignedSums",
-    "BoxTree",
-    "CellTable",
-    "ColumnBox",
-    "Joint",
-    "Nearest",
-    "Projection",
-    "SquaredOffsets",
-    "Tree",
-    "column_box",
-    "column_units",
-    "leaf_geometry",
-    "round_to_norm",
-    "squared_offsets",
-    "tree_box",
-]
 
 Ints = NDArray[np.int64]
 # A clipped offset has a norm of at most 2**25 steps: its square, and every sum of squares that is

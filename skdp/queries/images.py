@@ -63,25 +63,6 @@ from skdp.core.table import PrivateTable, as_total
 from skdp.queries.cells import ColumnCells, Labels, additive
 from skdp.queries.views import AboutZero, LogitBall, TargetBox, mapped
 
-__all__ = [
-    "AdditiveErrors",
-    "AdditiveResiduals",
-    "Beyond",
-    "LogisticGradient",
-    "Moments",
-    "additive_errors",
-    "additive_gradient",
-    "label_moments",
-    "label_sums",
-    "label_vectors",
-    "logistic_gradient",
-    "moments",
-    "rows_beyond",
-    "softmax",
-    "target_moments",
-    "target_sums",
-]
-
 Ints = NDArray[np.int64]
 
 _RESIDUAL_BITS = 16

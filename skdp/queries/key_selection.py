@@ -28,7 +28,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,33 +38,11 @@ from skdp.core import mechanisms
 from skdp.core import noise as samplers
 from skdp.core.clipping import isqrt_up
 from skdp.core.noise.exact import exp_bracket
-from skdp.core.privacy_filter import Share, exact_fraction, in_transcript
+from skdp.core.privacy_filter import Meter, Share, exact_fraction, in_transcript
 from skdp.core.query import Measurement, reviewed
-from skdp.core.table import REPLACE_ONE, Stability
+from skdp.core.table import REPLACE_ONE, PrivateTable, Stability
 from skdp.loss import conversions
 from skdp.tabular.cells import key_order
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-    from skdp.core.table import PrivateTable
-
-__all__ = [
-    "KEY_METHODS",
-    "MAX_KEYS_PER_UNIT",
-    "CountedKeys",
-    "KeyCounts",
-    "SelectKeys",
-    "counting_law",
-    "gaussian_threshold",
-    "keeping_probabilities",
-    "key_weights",
-    "laplace_threshold",
-    "largest_noise",
-    "least_shown",
-    "select_categories",
-    "select_classes",
-    "usable_method",
-]
 
 KEY_METHODS = ("laplace", "optimal", "gaussian", "sips")
 MAX_KEYS_PER_UNIT = 2**14

@@ -41,25 +41,14 @@ from skdp.queries.ranked_columns import RankedColumn, Scored, choose
 from skdp.tabular.contributions import (
     CENTER_BITS,
     FRACTION_BITS,
-    POINT_BITS,
     VALUE_BITS,
     KeyTerm,
     steps_of,
     term_width,
 )
-
-__all__ = [
-    "MAX_ROWS_PER_UNIT",
-    "POINT_BITS",
-    "KeyQuantiles",
-    "KeyTotals",
-    "LeftOut",
-    "UnitShapes",
-    "UnitSpread",
-    "rows_off",
-    "term_bound",
-    "unit_sum",
-]
+from skdp.tabular.contributions import (
+    POINT_BITS as POINT_BITS,
+)
 
 MAX_ROWS_PER_UNIT = 2**14  # in a key: so that squares of a unit's sums are below 2**58
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,31 +30,14 @@ from scipy.special import expit
 from skdp.core import noise as samplers
 from skdp.core.clipping import GRID_BITS, Floats, View, isqrt_up, power_of_two_grid
 from skdp.core.mechanisms import Spherical, l2, sigma_up
-from skdp.core.privacy_filter import Release, Share, exact_fraction, released
+from skdp.core.privacy_filter import Meter, Release, Share, exact_fraction, released
 from skdp.core.query import Measurement, reviewed
 from skdp.core.sums import weight_fractions
-from skdp.core.table import REPLACE_ONE, as_total, fold, total_dtype
+from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, fold, total_dtype
 from skdp.loss.conversions import gdp_delta, largest, pure_epsilon_from_mu
 from skdp.queries.images import softmax
 from skdp.queries.views import mapped
 from skdp.tabular.rows import Rows
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-    from skdp.core.table import PrivateTable
-
-__all__ = [
-    "LogisticMinimiser",
-    "LogisticObjective",
-    "UnitBall",
-    "determinant_loss",
-    "least_tau",
-    "minimiser",
-    "minimiser_sensitivity",
-    "objective_mu",
-    "objective_std",
-    "slope_bound",
-]
 
 WEIGHT_ERROR = Fraction(1, 2**50)  # of a row's weight expit(t): logistic.md
 WEIGHT_BITS, LIMB_BITS, LIMBS = 54, 18, 3  # weights in integers of 18 bits: exact block sums

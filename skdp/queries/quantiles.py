@@ -23,16 +23,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.clipping import Box, Floats
 from skdp.core.mechanisms import Independent
-from skdp.core.privacy_filter import Release, Share, exact_fraction, in_transcript, released
+from skdp.core.privacy_filter import Meter, Release, Share, exact_fraction, in_transcript, released
 from skdp.core.query import Measurement, Noisy, Query, reviewed
-from skdp.core.table import REPLACE_ONE
+from skdp.core.table import REPLACE_ONE, PrivateTable
 from skdp.loss import conversions
 from skdp.loss.conversions import pure_mu
 from skdp.queries.ranked_columns import (
@@ -45,23 +45,6 @@ from skdp.queries.ranked_columns import (
     choose,
     ranked_columns,
 )
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-    from skdp.core.table import PrivateTable
-
-__all__ = [
-    "PRIORS",
-    "Lattice",
-    "NoisyQuantiles",
-    "Quantiles",
-    "allowances",
-    "check_levels",
-    "multiples",
-    "rank_scale",
-    "rates",
-    "recursion",
-]
 
 PRIORS = ("uniform", "log")
 

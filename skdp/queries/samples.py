@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,20 +26,11 @@ from skdp.core import noise as samplers
 from skdp.core.clipping import Box, Floats
 from skdp.core.noise.entropy import resolve
 from skdp.core.noise.exact import exp_bracket
-from skdp.core.privacy_filter import Release, Share, exact_fraction, in_transcript, released
+from skdp.core.privacy_filter import Meter, Release, Share, exact_fraction, in_transcript, released
 from skdp.core.query import Measurement, reviewed
+from skdp.core.table import PrivateTable
 from skdp.loss.conversions import round_up
 from skdp.tabular.rows import Rows
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-    from skdp.core.table import PrivateTable
-
-__all__ = [
-    "NoisySample",
-    "PublishedRows",
-    "amplified_epsilon",
-]
 
 Positions = NDArray[np.int64]
 

@@ -23,17 +23,6 @@ from skdp.core.sums import RowCells, RowSum
 from skdp.queries.cells import row_counts
 from skdp.queries.workloads import coded_rows
 
-__all__ = [
-    "CategoryScores",
-    "CodedScoreCells",
-    "LinearScores",
-    "NormalScores",
-    "ScoreCells",
-    "TableScores",
-    "leads",
-    "score_counts",
-]
-
 Ints = NDArray[np.int64]
 
 

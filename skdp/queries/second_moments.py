@@ -39,15 +39,6 @@ from skdp.core.table import REPLACE_ONE, PrivateTable, Rows, as_total, fold, tot
 from skdp.exceptions import PrivacyLeakError
 from skdp.loss.conversions import pure_epsilon_from_mu
 
-__all__ = [
-    "GramRelease",
-    "SecondMoment",
-    "Symmetric",
-    "exact_gram",
-    "gram_sensitivity",
-    "symmetrized_wishart",
-]
-
 # --- exact second moments -----------------------------------------------------------------------
 
 _FEW_ROWS = 1024  # with fewer rows a product, products of several are made at a time

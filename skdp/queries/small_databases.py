@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,30 +34,13 @@ from skdp.core import noise as samplers
 from skdp.core.clipping import Floats
 from skdp.core.noise.entropy import Entropy, resolve
 from skdp.core.noise.exact import as_rational, bits_of, exp_bracket, uniform_below
-from skdp.core.privacy_filter import Share
+from skdp.core.privacy_filter import Meter, Share
 from skdp.core.query import Measurement, check_ascending, reviewed
+from skdp.core.table import PrivateTable
 from skdp.loss import conversions
 from skdp.queries.histograms import MAX_CELLS
 from skdp.queries.workloads import Cells, Weighted, Workload, coded_rows, exact_answers, flat_codes
 from skdp.tabular.domain import about
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-    from skdp.core.table import PrivateTable
-
-__all__ = [
-    "MAX_SMALL_TABLES",
-    "SmallTable",
-    "ThresholdTable",
-    "check_small_tables",
-    "check_threshold_tables",
-    "largest_threshold_size",
-    "n_multisets",
-    "path_score",
-    "public_tables",
-    "table_rate",
-    "threshold_table",
-]
 
 Ints = NDArray[np.int64]
 

@@ -58,19 +58,6 @@ from skdp.core.table import PrivateTable
 if TYPE_CHECKING:
     from skdp.queries.images import LogisticGradient
 
-__all__ = [
-    "AboutZero",
-    "LogitBall",
-    "NonZero",
-    "StandardBall",
-    "TargetBox",
-    "Total",
-    "WeightedBall",
-    "mapped",
-    "sum_view",
-]
-
-
 # --- standardised rows ----------------------------------------------------------------------------
 
 

@@ -22,45 +22,20 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.core import noise as samplers
 from skdp.core.mechanisms import l1
-from skdp.core.privacy_filter import Share
+from skdp.core.privacy_filter import Meter, Share
 from skdp.core.query import Choice, Measurement, check_query, reviewed
 from skdp.core.sums import Ints, Range, RowCells, RowSum
 from skdp.core.table import PrivateTable, fold
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries.histograms import histogram_sensitivity
 from skdp.tabular.coding import CodedRows
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-    from skdp.core.table import PrivateTable
-
-__all__ = [
-    "MAX_TABLE",
-    "QUERY_UNIT",
-    "AboveThreshold",
-    "Cells",
-    "Group",
-    "Intervals",
-    "MarginalCells",
-    "Prefixes",
-    "SparseVector",
-    "Weighted",
-    "Workload",
-    "WorkloadAnswer",
-    "WorstMarginal",
-    "WorstQuery",
-    "comparison_margin",
-    "marginals",
-    "threshold_scales",
-    "workload_answer",
-]
 
 MAX_TABLE = 2**20  # cells of one table that is written out: a marginal, or a whole domain
 ONE = 2**20  # the unit of coefficients that are not all 0 or 1

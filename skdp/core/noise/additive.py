@@ -38,11 +38,6 @@ from skdp.core.noise.deviates import BITS, LIMIT, Deviates, draw_laplace, draw_n
 from skdp.core.noise.entropy import Entropy, resolve
 from skdp.core.noise.exact import as_rational, as_shape, check_scales, put
 
-__all__ = [
-    "discrete_laplace",
-    "rounded_gaussian",
-]
-
 # Of a scale, in grid steps: what `round_scaled` has bounds for.
 _LEAST, _LARGEST = Fraction(1, 1 << 100), Fraction(1 << 52)
 

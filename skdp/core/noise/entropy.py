@@ -21,15 +21,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = [
-    "Entropy",
-    "OSEntropy",
-    "SeededEntropy",
-    "lent_generators",
-    "public_generator",
-    "resolve",
-]
-
 
 class Entropy(Protocol):
     """A stream of independent fair bits."""

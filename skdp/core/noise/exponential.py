@@ -29,11 +29,6 @@ from skdp.core.noise import exact
 from skdp.core.noise.entropy import Entropy, resolve
 from skdp.core.noise.exact import as_rational, bits_of, exp_bracket
 
-__all__ = [
-    "exp_weights",
-    "exponential_mechanism",
-]
-
 _DIGIT = 6  # bits of a score handled by one table; pairs of tables are multiplied out
 _MAX_ETA = Fraction(1 << 60)
 

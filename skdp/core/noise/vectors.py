@@ -33,10 +33,6 @@ from skdp.core.noise.deviates import BITS, Deviates, draw_laplace, draw_normal, 
 from skdp.core.noise.entropy import Entropy, resolve
 from skdp.core.noise.exact import as_order, as_rational, as_shape, check_scales, put
 
-__all__ = [
-    "k_norm",
-]
-
 _MIN_SCALE = Fraction(1, 1 << 100)
 _MAX_SCALE = Fraction(1 << 52)
 _MAX_DIMENSION = 1 << 20

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,22 +34,9 @@ from skdp.core.noise.exact import (
     exp_bracket,
     put,
 )
-from skdp.core.privacy_filter import Share, exact_fraction
+from skdp.core.privacy_filter import Meter, Share, exact_fraction
 from skdp.loss import conversions
 from skdp.loss.conversions import round_up
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-
-__all__ = [
-    "Ladder",
-    "SmoothNoise",
-    "choose_noise",
-    "laplace_kappa",
-    "planned_noise",
-    "rounded_student_t",
-    "student_kappa",
-]
 
 _SMALLEST_DELTA = 1e-250
 NOISES = ("cauchy", "student", "laplace")

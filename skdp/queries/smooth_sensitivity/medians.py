@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,25 +26,11 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from skdp.core.clipping import Box, Floats, View
-from skdp.core.privacy_filter import Release, Share, exact_fraction, released
+from skdp.core.privacy_filter import Meter, Release, Share, exact_fraction, released
 from skdp.core.query import Measurement, reviewed
+from skdp.core.table import PrivateTable
 from skdp.queries.smooth_sensitivity.ladders import Ladder, smooth_release
 from skdp.tabular.rows import Rows
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-    from skdp.core.table import PrivateTable
-
-__all__ = [
-    "SmoothMedian",
-    "SpanningCost",
-    "check_graph",
-    "integer_columns",
-    "log_smooth_spanning_cost",
-    "quantile_log_smooth",
-    "smooth_sensitivity",
-    "spanning_cost",
-]
 
 Ints = NDArray[np.int64]
 Ranks = NDArray[np.int64]
