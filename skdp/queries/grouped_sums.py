@@ -133,9 +133,11 @@ class ColumnBox:
         self.norm = isqrt_up(sum(int(h) ** 2 for h in self.half))
 
     def at(self, bits: int) -> ColumnBox:
+        """Return the same view with another number of steps."""
         return ColumnBox(self.low, self.high, self.units, bits=bits)
 
     def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with |q_j| <= half_j."""
         check_width(block, self.n_dims)
         q = np.clip(block, self.low, self.high)
         q -= self.center
@@ -537,9 +539,11 @@ class Projection:
             raise ValueError("radius must not be so small beside the rows of base")
 
     def at(self, bits: int) -> Projection:
+        """Return the same projection with another number of steps; the base keeps its own."""
         return Projection(self.base, self.components, self.high, bits)
 
     def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with |q_j| <= half_j."""
         exact = self.base.map(block) @ self._weights.T
         exact *= self._rescale
         np.clip(exact, -self.half, self.half, out=exact)

@@ -56,6 +56,7 @@ class LinearScores:
     offset: Floats
 
     def of_rows(self, x: Floats) -> Floats:
+        """Return the scores of rows."""
         total = np.repeat(self.offset[:, None], len(x), axis=1)
         with np.errstate(all="ignore"):
             columns = np.multiply(self.view.map(x).T, self.view.grid[:, None], order="C")
@@ -133,6 +134,7 @@ class CategoryScores:
     logs: tuple[Floats, ...]
 
     def of_rows(self, x: Floats) -> Floats:
+        """Return the scores of rows."""
         check_width(x, len(self.categories))
         total = np.zeros((len(x), len(self.logs[0])))
         for column, known, logs in zip(x.T, self.categories, self.logs, strict=True):

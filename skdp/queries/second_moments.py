@@ -175,9 +175,11 @@ class Symmetric:
         return cls(frobenius, nuclear, upper, noise)
 
     def times(self, k: int) -> Symmetric:
+        """Return the bounds for k rows."""
         return Symmetric(k * self.frobenius, k * self.nuclear, k * self.upper_l1, self.noise)
 
     def either(self, other: Symmetric) -> Symmetric:
+        """Return bounds for a change of this kind or of the other."""
         return Symmetric(
             max(self.frobenius, other.frobenius),
             max(self.nuclear, other.nuclear),

@@ -127,9 +127,11 @@ class WeightedBall:
         self.half = np.append(ball.half, float(self.last))
 
     def at(self, bits: int) -> WeightedBall:
+        """Return the same map with another number of steps."""
         return WeightedBall(self.ball.at(min(bits, NORM_BITS - 1)), self.constant, self.most)
 
     def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with sum q_j**2 <= norm**2."""
         check_width(block, self.n_dims)
         root = np.clip(block[:, -1], 0.0, self.most)
         root /= self.most
