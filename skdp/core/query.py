@@ -119,11 +119,6 @@ class Query:
         return 1.0
 
     @property
-    def entries(self) -> int:
-        """How many integers are released, once the query is prepared."""
-        raise NotImplementedError
-
-    @property
     def described(self) -> str:
         """What is computed, for the certificate; of types of skdp alone."""
         return f"{type(self).__module__}.{type(self).__qualname__}"

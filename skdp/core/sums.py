@@ -336,6 +336,7 @@ class RowSum(Query):
 
     @property
     def entries(self) -> int:
+        """How many integers are released, once the query is prepared."""
         n_cells = 1 if self.cells is None else math.prod(self.cells.shape)
         return math.prod(self.image.shape) * n_cells + (self.constant > 0)
 

@@ -293,6 +293,7 @@ class AssignedSums(Query):
 
     @property
     def entries(self) -> int:
+        """How many integers are released, once the query is prepared."""
         return len(self._where) * (self.box.n_dims + 1)
 
     @property

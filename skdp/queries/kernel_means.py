@@ -439,6 +439,7 @@ class KernelMean(Query):
 
     @property
     def entries(self) -> int:
+        """How many integers are released, once the query is prepared."""
         return len(self.matrix) + (self.count_weight > 0)
 
     def check_table(self, table: PrivateTable) -> None:

@@ -499,6 +499,7 @@ class NoisyQuantiles(Query):
 
     @property
     def entries(self) -> int:
+        """How many integers are released, once the query is prepared."""
         return self.view.n_dims * len(check_levels(self.levels))
 
     def exact(self, table: PrivateTable) -> NDArray:

@@ -338,6 +338,7 @@ class SecondMoment(Query):
 
     @property
     def entries(self) -> int:
+        """How many integers are released, once the query is prepared."""
         return (self.view.n_dims + 1) ** 2
 
     def exact(self, table: PrivateTable) -> NDArray:
