@@ -91,11 +91,11 @@ def after_shortening(sensitivity: int, bits: int, moved: int) -> int:
 
 
 class _Bounds:
-    """Bounds on a change, and the noise that they ask for."""
+    """Bounds on a change that hold for Gaussian noise, too, and the noise that they ask for."""
 
     def least(self, entries: int, *, pure: bool) -> Any:
         """Return the bounds whose noise is drawn: those of less noise."""
-        return self
+        raise NotImplementedError
 
     def std(self, entries: int, level: float, *, pure: bool) -> float:
         """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
@@ -150,7 +150,7 @@ class _Bounds:
 
 @reviewed
 @dataclass(frozen=True)
-class Cubes(_Bounds):
+class Cubes:
     """Each part of a vector gets K-norm noise of the cube, at the whole epsilon; for pure sessions.
 
     - `size`: Bound on the largest changes of all parts, added up, in steps.
