@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 
 from skdp.budget import PrivacyBudget
 from skdp.quantile import DPMedian, DPQuantile
-from skdp.queries.smooth_sensitivity.ladders import cauchy_kappa, laplace_kappa
+from skdp.queries.smooth_sensitivity.ladders import laplace_kappa, student_kappa
 from skdp.queries.smooth_sensitivity.medians import smooth_sensitivity
 
 parser = argparse.ArgumentParser(description="Sensitivities of the median, quantiles of flights.")
@@ -81,7 +81,7 @@ def smooth(ones: int, beta: float) -> float:
 
 
 counts = list(range(1, N))
-cauchy = cauchy_kappa(EPSILON, EPSILON / 2)
+cauchy = student_kappa(EPSILON, EPSILON / 2, 1)
 laplace, small_beta = laplace_kappa(EPSILON, DELTA)
 scales = {
     "global": np.full(len(counts), 1 / EPSILON),
@@ -121,7 +121,7 @@ for title, key in [
 # β = ε/(2 log(2/δ)) and the scale 2 S/ε, Laplace noise is (ε, δ)-differentially private.
 #
 # Cauchy noise has tails like 1/z². A change of its scale by a factor exp(β) costs at most β,
-# however far out. It is pure, with the exact constant that ``skdp.queries.cauchy_kappa`` computes.
+# however far out. It is pure, with the exact constant that ``skdp.queries.student_kappa`` computes.
 #
 # If the ones are barely a majority, smooth noise is no smaller than global noise. It falls with
 # every row that lies between the table and this worst case. Laplace noise for (ε, δ) falls slowly,

@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
+from pkgutil import get_data
 from typing import Any
 
 __all__ = ["page_of"]
 
 
-def page_of(
-    package: str, names: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def page_of(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the ``__getattr__`` and the ``__dir__`` of a package.
 
-    `names` are its public names, separated by blanks, by the module that holds them. None of them
-    may be the name of a module of the package.
+    Its public names are those that its block for type checkers imports, from where it has them.
+    None of them may be the name of a module of the package.
 
     Examples
     --------
-    >>> get, names = page_of("skdp.loss", {"conversions": "check_delta"})
-    >>> get("check_delta").__module__, "check_delta" in names()
-    ('skdp.loss.conversions', True)
+    >>> get, names = page_of("skdp.queries")
+    >>> get("Labels").__module__, "Labels" in names()
+    ('skdp.queries.cells', True)
     """
-    homes = {name: module for module, shown in names.items() for name in shown.split()}
+    block = next(
+        node
+        for node in ast.parse(get_data(package, "__init__.py") or b"").body
+        if isinstance(node, ast.If)
+    )
+    homes = {
+        alias.name: str(node.module)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{homes[name]}"), name)
+        value = getattr(import_module(homes[name]), name)
         setattr(sys.modules[package], name, value)  # the next time, Python finds it
         return value
 

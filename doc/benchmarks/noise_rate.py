@@ -21,7 +21,7 @@ from fractions import Fraction
 import numpy as np
 
 from skdp.core import noise as sampling
-from skdp.queries.wishart import symmetrized_wishart
+from skdp.queries.second_moments import symmetrized_wishart
 
 GOAL = 1 / 8
 SCALES: list[tuple[str, int | float | Fraction]] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field, fields
 from html import escape
@@ -17,8 +18,6 @@ from skdp._docstrings import shared_texts
 from skdp.confidence.equations import Errors, Floats, Pair, Source, check_level
 from skdp.confidence.limits import Limits, MetricLimits, NoiseLimits, plain_ends
 from skdp.core import PrivacyCertificate
-
-__all__ = ["Released", "released_metric"]
 
 _UNITS = (
     "no interval for a population: rows of one unit depend on each other, and how much is not "
@@ -38,6 +37,10 @@ def _frozen(values: Any) -> Floats:
 def _number(array: Floats) -> Any:
     """Return an array, or the number in an array without dimensions."""
     return array if array.ndim else float(array)
+
+
+def _compared_by(compare: Callable[[Any, Any], Any]) -> Any:
+    return lambda self, other: compare(self.value, _plain(other))
 
 
 @shared_texts
@@ -153,23 +156,9 @@ class Released(NDArrayOperatorsMixin):
             return self._array.round(ndigits or 0)
         return round(self.value, ndigits)
 
-    def __eq__(self, other: Any) -> Any:
-        return self.value == _plain(other)
-
-    def __ne__(self, other: Any) -> Any:
-        return self.value != _plain(other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self.value < _plain(other)
-
-    def __le__(self, other: Any) -> Any:
-        return self.value <= _plain(other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self.value > _plain(other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self.value >= _plain(other)
+    __eq__, __ne__ = _compared_by(operator.eq), _compared_by(operator.ne)
+    __lt__, __le__ = _compared_by(operator.lt), _compared_by(operator.le)
+    __gt__, __ge__ = _compared_by(operator.gt), _compared_by(operator.ge)
 
     def __hash__(self) -> int:
         return hash(self.value)
@@ -383,13 +372,8 @@ class Released(NDArrayOperatorsMixin):
         return self._summed(total, axis) / (self._array.size / max(np.size(total), 1))
 
     def _summed(self, total: Any, axis: Any) -> Released:
-        axes = (
-            tuple(range(self.ndim))
-            if axis is None
-            else axis
-            if isinstance(axis, tuple)
-            else (axis,)
-        )
+        every = tuple(range(self.ndim)) if axis is None else axis
+        axes = every if isinstance(every, tuple) else (every,)
         places = np.moveaxis(_places(self._array), axes, tuple(range(-len(axes), 0)))
         size = np.size(total)
         places = places.reshape(size, self._array.size // max(size, 1))

@@ -14,11 +14,6 @@ from typing import Any
 from skdp._version import __version__
 from skdp.budget.reports import Shown
 
-__all__ = [
-    "PrivacyCertificate",
-    "ReleaseRecord",
-]
-
 
 @dataclass(frozen=True)
 class ReleaseRecord:

@@ -28,25 +28,6 @@ from numpy.typing import ArrayLike, NDArray
 from skdp.core.query import reviewed
 from skdp.core.table import MAX_FEATURES
 
-__all__ = [
-    "GRID_BITS",
-    "NORM_BITS",
-    "NORM_MARGIN",
-    "SUM_BITS",
-    "Ball",
-    "Box",
-    "ScaledBox",
-    "View",
-    "check_bits",
-    "check_radius",
-    "check_width",
-    "clip_to_norm",
-    "isqrt_up",
-    "power_of_two_grid",
-    "shared",
-    "vector",
-]
-
 Floats = NDArray[np.float64]
 
 # The bound of a row is at least 2**17 grid steps (and less than 2**18): sums of products over

@@ -25,20 +25,6 @@ from skdp.core.privacy_filter import Meter, Share
 from skdp.core.query import reviewed
 from skdp.loss.conversions import pure_part
 
-__all__ = [
-    "Independent",
-    "Spherical",
-    "after_shortening",
-    "coarse_bits",
-    "exponential_mechanism",
-    "l1",
-    "l2",
-    "laplace_std",
-    "lengthened",
-    "shortened",
-    "sigma_up",
-]
-
 
 def l2(a: NDArray, b: NDArray) -> float:
     """Return the Euclidean distance of two integer arrays, exactly up to the last rounding."""
@@ -104,71 +90,62 @@ def after_shortening(sensitivity: int, bits: int, moved: int) -> int:
     return -(-sensitivity >> bits) + moved if bits else sensitivity
 
 
-def _noised(
-    bounds: Independent | Spherical | Cubes,
-    meter: Meter,
-    name: str,
-    exact: NDArray,
-    share: Share,
-    unit: float,
-) -> tuple[NDArray, float]:
-    """Release integers with the noise that their bounds ask for, and its deviation, in steps.
+class _Bounds:
+    """Bounds on a change that hold for Gaussian noise, too, and the noise that they ask for."""
 
-    Guarantee: level(share)-GDP, respectively epsilon-DP for the share's epsilon.
-    """
-    fraction, epsilon = meter.take(share, name)
-    level, shape = meter.level(fraction), exact.shape
-    bits, size = bounds.shortened(exact.size, level, pure=meter.pure)
-    parts = bounds.parts if isinstance(bounds, Cubes) else 1
-    norm, distance = "L2", l2
-    scale: Any = sigma_up(size, level) if meter.mu is not None else size / epsilon
-    if not meter.pure:
-        what = "rounded Gaussian"
-    elif isinstance(bounds, Spherical):
-        what = "K-norm"
-    elif isinstance(bounds, Cubes):
-        what, norm, distance = (
-            "K-norm of the cube",
-            "largest entry",
-            partial(l_infinity, parts=parts),
-        )
-    else:
-        what, norm, distance = "discrete Laplace", "L1", l1
-
-    def draw() -> NDArray:
-        # The entropy of a seeded release is known only now.
-        if what.startswith("K-norm"):
-            cube, entropy = isinstance(bounds, Cubes), meter.entropy
-            noise = samplers.k_norm(exact.size // parts, scale, parts, cube=cube, entropy=entropy)
-            return np.asarray(noise).reshape(shape)
-        if what == "discrete Laplace":
-            return samplers.discrete_laplace(scale, shape, entropy=meter.entropy)
-        return samplers.rounded_gaussian(scale, shape, entropy=meter.entropy)
-
-    released = meter.add_noise(name, shortened(exact, bits), size, distance, draw)
-    unit *= 2.0**bits
-    meter.record(name, what, norm, size * unit, float(scale) * unit, fraction)
-    std = bounds.deviation(float(scale), exact.size) if meter.pure else scale
-    return lengthened(released, bits), std * 2.0**bits
-
-
-class _LeastNoise:
-    """Bounds whose noise is that of `least`."""
-
-    least: Any
+    def least(self, entries: int, *, pure: bool) -> Any:
+        """Return the bounds whose noise is drawn: those of less noise."""
+        raise NotImplementedError
 
     def std(self, entries: int, level: float, *, pure: bool) -> float:
         """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
         bounds = self.least(entries, pure=pure)
         bits, size = bounds.shortened(entries, level, pure=pure)
-        std: float = bounds.deviation(size / level, entries) if pure else sigma_up(size, level)
-        return std * 2.0**bits
+        std = bounds.deviation(size / level, entries) if pure else sigma_up(size, level)
+        return float(std * 2.0**bits)
 
     def noised(
         self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float = 1.0
     ) -> tuple[NDArray, float]:
-        """Return the integers with the noise that these bounds ask for, and its deviation."""
-        return _noised(self.least(exact.size, pure=meter.pure), meter, name, exact, share, unit)
+        """Release integers with noise, and its deviation, in steps.
+
+        Guarantee: level(share)-GDP, respectively epsilon-DP for the share's epsilon.
+        """
+        bounds = self.least(exact.size, pure=meter.pure)
+        fraction, epsilon = meter.take(share, name)
+        level, shape = meter.level(fraction), exact.shape
+        bits, size = bounds.shortened(exact.size, level, pure=meter.pure)
+        parts = bounds.parts if isinstance(bounds, Cubes) else 1
+        norm, distance = "L2", l2
+        scale: Any = sigma_up(size, level) if meter.mu is not None else size / epsilon
+        if not meter.pure:
+            what = "rounded Gaussian"
+        elif isinstance(bounds, Spherical):
+            what = "K-norm"
+        elif isinstance(bounds, Cubes):
+            what, norm, distance = (
+                "K-norm of the cube",
+                "largest entry",
+                partial(l_infinity, parts=parts),
+            )
+        else:
+            what, norm, distance = "discrete Laplace", "L1", l1
+
+        def draw() -> NDArray:
+            # The entropy of a seeded release is known only now.
+            if what.startswith("K-norm"):
+                cube, d = isinstance(bounds, Cubes), exact.size // parts
+                noise = samplers.k_norm(d, scale, parts, cube=cube, entropy=meter.entropy)
+                return np.asarray(noise).reshape(shape)
+            if what == "discrete Laplace":
+                return samplers.discrete_laplace(scale, shape, entropy=meter.entropy)
+            return samplers.rounded_gaussian(scale, shape, entropy=meter.entropy)
+
+        released = meter.add_noise(name, shortened(exact, bits), size, distance, draw)
+        unit *= 2.0**bits
+        meter.record(name, what, norm, size * unit, float(scale) * unit, fraction)
+        std = bounds.deviation(float(scale), exact.size) if meter.pure else scale
+        return lengthened(released, bits), std * 2.0**bits
 
 
 @reviewed
@@ -204,7 +181,7 @@ class Cubes:
 
 @reviewed
 @dataclass(frozen=True)
-class Spherical(_LeastNoise):
+class Spherical(_Bounds):
     """The whole vector gets noise of one scale: rounded Gaussian, or K-norm if pure.
 
     - `l2`: Bound on the L2 norm of a change, in steps, rounded up.
@@ -242,7 +219,7 @@ class Spherical(_LeastNoise):
 
 @reviewed
 @dataclass(frozen=True)
-class Independent(_LeastNoise):
+class Independent(_Bounds):
     """Every entry gets noise of its own: rounded Gaussian, or discrete Laplace if pure.
 
     - `l1`, `l2_squared`: Bounds on the L1 norm and on the squared L2 norm of a change, in steps.
@@ -255,10 +232,6 @@ class Independent(_LeastNoise):
     l2_squared: int
     or_spherical: bool = False
     cubes: Cubes | None = None
-
-    @property
-    def _vector(self) -> Spherical:
-        return Spherical(isqrt_up(self.l2_squared), self.cubes)
 
     def times(self, k: int) -> Independent:
         """Return the bounds for k rows."""
@@ -287,7 +260,7 @@ class Independent(_LeastNoise):
         """Return the bounds whose noise is drawn: those of less noise."""
         if not (self.or_spherical and pure):
             return self
-        vector = self._vector.least(entries, pure=True)
+        vector = Spherical(isqrt_up(self.l2_squared), self.cubes).least(entries, pure=True)
         size = vector.size if isinstance(vector, Cubes) else vector.l2
         return vector if math.sqrt(2) * self.l1 >= vector.deviation(size, entries) else self
 

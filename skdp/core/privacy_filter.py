@@ -46,16 +46,6 @@ from skdp.core.table import REPLACE_ONE
 from skdp.exceptions import LedgerError, PrivacyLeakError, SealedBudgetError, SeededNoiseWarning
 from skdp.loss.conversions import check_delta, pure_epsilon_from_mu, round_up
 
-__all__ = [
-    "Meter",
-    "PrivacyFilter",
-    "Release",
-    "asked",
-    "check_allowance",
-    "current_transcript",
-    "released",
-]
-
 Share = float | Fraction | None
 
 # Below this the noise would outgrow what the samplers draw exactly (2**52 steps), and the release
@@ -105,6 +95,14 @@ TRANSCRIPT: ContextVar[Any] = ContextVar("skdp_transcript", default=None)
 def current_transcript() -> Any:
     """Return the active transcript, if any."""
     return TRANSCRIPT.get()
+
+
+def in_transcript(make: Callable[[], Any]) -> NDArray:
+    """Return an array of one object, whose size tells nothing: what `make` returns, for audits."""
+    holder = np.empty(1, dtype=object)
+    if current_transcript() is not None:
+        holder[0] = make()
+    return holder
 
 
 # The query that is being answered: its type by full name, and whether skdp has it.
@@ -228,7 +226,13 @@ class PrivacyFilter:
         warn_of_delta(estimator, self.delta, n_rows or 0)
         if budget is not None:
             if self.seeded:
-                _warn_seeded()
+                warnings.warn(
+                    "random_state is set inside config_context(noise='seeded'), so whoever knows "
+                    "the seed can reproduce the noise that protects this fit; leave the context "
+                    "for a release.",
+                    SeededNoiseWarning,
+                    stacklevel=3,
+                )
             if n_rows is not None:
                 budget.expect_rows(n_rows, estimator)
             _failpoint("before_charge")
@@ -628,14 +632,4 @@ def _seed_of(random_state: Any) -> int | None:
     raise ValueError(
         "random_state must be None, an int or a numpy RandomState, got "
         f"{type(random_state).__name__}"
-    )
-
-
-def _warn_seeded() -> None:
-    """Warn once a call site that the noise of a charged fit is reproducible."""
-    warnings.warn(
-        "random_state is set inside config_context(noise='seeded'), so whoever knows the seed can "
-        "reproduce the noise that protects this fit; leave the context for a release.",
-        SeededNoiseWarning,
-        stacklevel=4,
     )

@@ -32,26 +32,6 @@ from skdp.core.table import ADD_OR_REMOVE_ONE, REPLACE_ONE, PrivateTable, Stabil
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter, Share
 
-__all__ = [
-    "Choice",
-    "Derived",
-    "Measurement",
-    "Noisy",
-    "Query",
-    "Sensitivity",
-    "Terms",
-    "check_ascending",
-    "check_query",
-    "checked_integers",
-    "is_reviewed",
-    "moved_by",
-    "owned",
-    "register_query",
-    "reviewed",
-    "reviewed_types",
-    "terms_of",
-]
-
 
 class Sensitivity(Protocol):
     """By how much an answer moves, and the noise that this asks for; see `skdp.core.mechanisms`."""
@@ -409,10 +389,15 @@ def check_query(query: Any) -> type[Any]:
 
 
 def owned(query: Any) -> Any:
-    """Return a copy of a query with arrays of its own, which nobody else can change meanwhile."""
+    """Return a copy of a query with arrays of its own, which nobody else can change meanwhile.
+
+    A query of skdp checks the copy as it checked itself: arrays may have changed since.
+    """
     copied = object.__new__(type(query))  # without what is no field: it could hide a bound
     for field in dataclasses.fields(query):
         object.__setattr__(copied, field.name, _owned(getattr(query, field.name)))
+    if is_reviewed(type(query)) and hasattr(query, "__post_init__"):
+        copied.__post_init__()
     return copied
 
 

@@ -55,8 +55,6 @@ from skdp.core.units import (
 )
 from skdp.exceptions import PrivacyLeakError
 
-__all__ = ["Session", "answer_query", "check_unit", "open_session"]
-
 
 class Session:
     """A metered conversation with one private table; open it with `open_session`.

@@ -50,18 +50,6 @@ from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, total_dtype
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter, Share
 
-__all__ = [
-    "Count",
-    "Image",
-    "Mean",
-    "One",
-    "RowCells",
-    "RowSum",
-    "Sum",
-    "Values",
-    "weight_fractions",
-]
-
 Ints = NDArray[np.int64]
 
 
@@ -197,6 +185,25 @@ class Image:
     def decoded(self, sums: Floats, std: float, count: Release | None) -> Any:
         """Return the answer from noisy sums, in steps: post-processing."""
         return released(sums * self.unit, std * self.unit)
+
+
+class Range(Image):
+    """An image whose coordinates lie between 0 and `largest`, which a subclass states.
+
+    So no coordinate of a difference of two images is larger than `largest` either.
+    """
+
+    one_sign = True
+
+    @property
+    def l1(self) -> int:
+        return math.prod(self.shape) * self.largest
+
+    @property
+    def l2_squared(self) -> int:
+        return math.prod(self.shape) * self.largest**2
+
+    change_l1, change_l2_squared = l1, l2_squared
 
 
 class RowCells:

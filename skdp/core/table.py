@@ -20,18 +20,6 @@ from skdp.exceptions import PrivacyLeakError
 if TYPE_CHECKING:
     from skdp.core.clipping import Floats
 
-__all__ = [
-    "ADD_OR_REMOVE_ONE",
-    "REPLACE_ONE",
-    "PrivateTable",
-    "Stability",
-    "added",
-    "fold",
-    "fold_span",
-    "stability_of",
-]
-
-
 REPLACE_ONE, ADD_OR_REMOVE_ONE = "replace_one", "add_or_remove_one"
 
 

@@ -23,15 +23,6 @@ from skdp.budget import Cost, PrivacyBudget
 from skdp.core.privacy_filter import TRANSCRIPT
 from skdp.exceptions import PrivacyLeakError
 
-__all__ = [
-    "Entry",
-    "Opened",
-    "Transcript",
-    "inner_sessions",
-    "record",
-    "replay",
-]
-
 
 @dataclass(frozen=True)
 class Entry:

@@ -24,20 +24,6 @@ from skdp.core.query import Choice, reviewed
 from skdp.core.table import REPLACE_ONE, PrivateTable, Stability, _chunk_rows
 from skdp.loss.conversions import pure_part
 
-__all__ = [
-    "CHOICE_SHARE",
-    "PRIVATE_ROWS",
-    "RowsPerUnit",
-    "Unit",
-    "UnitRows",
-    "Units",
-    "bound_candidates",
-    "bound_units",
-    "kept_rows",
-    "rows_query",
-    "unit_table",
-]
-
 PRIVATE_ROWS = "private"
 CHOICE_SHARE = Fraction(1, 10)  # of an allowance, for the choice of the rows a unit
 LARGEST_BOUND = 2**20

@@ -2,7 +2,7 @@
 
 A fit releases bounds, unless stated; the number of rows of each class; the mean of every column
 and, where noise allows, its mean square; then the minimiser of a penalised loss with a noisy linear
-term (`skdp.queries.objective`). What the penalty, the clipping of rows and the bound on slopes are,
+term (`skdp.queries.logistic`). What the penalty, the clipping of rows and the bound on slopes are,
 follows from public or released numbers. Where Gaussian noise of that term has no proof, or is dear,
 noisy gradients are released instead (`skdp.linear_model._descent`).
 """

@@ -25,10 +25,14 @@ if TYPE_CHECKING:
     from skdp.queries.columns import FilledCells, OfColumn, present_means
     from skdp.queries.grouped_sums import (
         AssignedSums,
+        BoxTree,
         ColumnBox,
+        Projection,
+        Tree,
         column_box,
         column_units,
         squared_offsets,
+        tree_box,
     )
     from skdp.queries.histograms import MAX_CELLS, CellQuantile, norm_from_bins
     from skdp.queries.images import (
@@ -89,8 +93,14 @@ if TYPE_CHECKING:
         learn_domain,
         ticks_between,
     )
-    from skdp.queries.logistic import LogisticMinimiser, UnitBall
-    from skdp.queries.objective import LogisticObjective, least_tau, objective_std, slope_bound
+    from skdp.queries.logistic import (
+        LogisticMinimiser,
+        LogisticObjective,
+        UnitBall,
+        least_tau,
+        objective_std,
+        slope_bound,
+    )
     from skdp.queries.quantiles import (
         Lattice,
         NoisyQuantiles,
@@ -127,98 +137,35 @@ if TYPE_CHECKING:
         table_rate,
     )
     from skdp.queries.smooth_sensitivity.ladders import (
-        cauchy_kappa,
         choose_noise,
         laplace_kappa,
         planned_noise,
         student_kappa,
     )
-    from skdp.queries.smooth_sensitivity.medians import SmoothMedian
-    from skdp.queries.smooth_sensitivity.spanning_trees import SpanningCost, check_graph
-    from skdp.queries.sparse_vector import (
-        AboveThreshold,
-        SparseVector,
-        comparison_margin,
-        threshold_scales,
-    )
-    from skdp.queries.trees import BoxTree, Projection, Tree, tree_box
+    from skdp.queries.smooth_sensitivity.medians import SmoothMedian, SpanningCost, check_graph
     from skdp.queries.user_functions import basis_mean, function_mean, score_mean
     from skdp.queries.views import LogitBall, StandardBall, TargetBox, WeightedBall, sum_view
     from skdp.queries.workloads import (
         MAX_TABLE,
         QUERY_UNIT,
+        AboveThreshold,
         Cells,
         Group,
         Intervals,
         MarginalCells,
         Prefixes,
+        SparseVector,
         Weighted,
         Workload,
         WorstMarginal,
         WorstQuery,
+        comparison_margin,
         marginals,
+        threshold_scales,
         workload_answer,
     )
 else:
-    __getattr__, __dir__ = page_of(
-        __name__,
-        {
-            "best_of_runs": "BaseRun BestOfRuns BestRun Repeats base_level",
-            "blocks": "BlockVotes OfBlocks OnBlocks vote_bounds",
-            "cells": "Categories ColumnCells Grid Labelled Labels NormBins additive row_counts",
-            "columns": "FilledCells OfColumn present_means",
-            "grouped_sums": "AssignedSums ColumnBox column_box column_units squared_offsets",
-            "histograms": "CellQuantile MAX_CELLS norm_from_bins",
-            "images": (
-                "LogisticGradient Moments additive_errors additive_gradient label_moments "
-                "label_sums label_vectors logistic_gradient moments rows_beyond softmax "
-                "target_moments target_sums"
-            ),
-            "kernel_means": "KernelMap KernelMean LinearImage feature_means whitened_mean",
-            "key_selection": (
-                "CountedKeys KEY_METHODS KeyCounts MAX_KEYS_PER_UNIT SelectKeys counting_law "
-                "least_shown select_categories select_classes"
-            ),
-            "key_totals": (
-                "KeyQuantiles KeyTotals LeftOut MAX_ROWS_PER_UNIT POINT_BITS UnitShapes UnitSpread "
-                "rows_off unit_sum"
-            ),
-            "learned_bounds.decoding": "LearnedBox joined_box",
-            "learned_bounds.learning": "LearnedBounds LearningPlan NormMedian plan_learning",
-            "learned_domain": "DOUBT_FAR DOUBT_ONE_VALUE LearnedRange learn_domain ticks_between",
-            "logistic": "LogisticMinimiser UnitBall",
-            "objective": "LogisticObjective least_tau objective_std slope_bound",
-            "quantiles": (
-                "Lattice NoisyQuantiles Quantiles allowances check_levels multiples rank_scale "
-                "rates recursion"
-            ),
-            "ranked_columns": "SPREAD_BITS RankedColumn",
-            "samples": "NoisySample PublishedRows",
-            "scores": (
-                "CategoryScores CodedScoreCells LinearScores NormalScores ScoreCells TableScores "
-                "leads score_counts"
-            ),
-            "second_moments": "GramRelease SecondMoment Symmetric",
-            "small_databases": (
-                "MAX_SMALL_TABLES SmallTable ThresholdTable check_small_tables "
-                "check_threshold_tables largest_threshold_size n_multisets public_tables "
-                "table_rate"
-            ),
-            "smooth_sensitivity.ladders": (
-                "cauchy_kappa choose_noise laplace_kappa planned_noise student_kappa"
-            ),
-            "smooth_sensitivity.medians": "SmoothMedian",
-            "smooth_sensitivity.spanning_trees": "SpanningCost check_graph",
-            "sparse_vector": "AboveThreshold SparseVector comparison_margin threshold_scales",
-            "trees": "BoxTree Projection Tree tree_box",
-            "user_functions": "basis_mean function_mean score_mean",
-            "views": "LogitBall StandardBall TargetBox WeightedBall sum_view",
-            "workloads": (
-                "Cells Group Intervals MAX_TABLE MarginalCells Prefixes QUERY_UNIT Weighted "
-                "Workload WorstMarginal WorstQuery marginals workload_answer"
-            ),
-        },
-    )
+    __getattr__, __dir__ = page_of(__name__)
 
 __all__ = [
     "DOUBT_FAR", "DOUBT_ONE_VALUE", "KEY_METHODS", "MAX_CELLS", "MAX_KEYS_PER_UNIT",
@@ -234,12 +181,12 @@ __all__ = [
     "PublishedRows", "Quantiles", "RankedColumn", "Repeats", "ScoreCells", "SecondMoment",
     "SelectKeys", "SmallTable", "SmoothMedian", "SpanningCost", "SparseVector", "StandardBall",
     "Symmetric", "TableScores", "TargetBox", "ThresholdTable", "Tree", "UnitBall", "UnitShapes",
-    "UnitSpread", "Weighted", "WeightedBall", "Workload", "WorstMarginal", "WorstQuery",
-    "additive", "additive_errors", "additive_gradient", "allowances", "base_level", "basis_mean",
-    "cauchy_kappa", "check_graph", "check_levels", "check_small_tables", "check_threshold_tables",
-    "choose_noise", "column_box", "column_units", "comparison_margin", "counting_law",
-    "feature_means", "function_mean", "joined_box", "label_moments", "label_sums", "label_vectors",
-    "laplace_kappa", "largest_threshold_size", "leads", "learn_domain", "least_shown", "least_tau",
+    "UnitSpread", "Weighted", "WeightedBall", "Workload", "WorstMarginal", "WorstQuery", "additive",
+    "additive_errors", "additive_gradient", "allowances", "base_level", "basis_mean", "check_graph",
+    "check_levels", "check_small_tables", "check_threshold_tables", "choose_noise", "column_box",
+    "column_units", "comparison_margin", "counting_law", "feature_means", "function_mean",
+    "joined_box", "label_moments", "label_sums", "label_vectors", "laplace_kappa",
+    "largest_threshold_size", "leads", "learn_domain", "least_shown", "least_tau",
     "logistic_gradient", "marginals", "moments", "multiples", "n_multisets", "norm_from_bins",
     "objective_std", "plan_learning", "planned_noise", "present_means", "public_tables",
     "rank_scale", "rates", "recursion", "row_counts", "rows_beyond", "rows_off", "score_counts",

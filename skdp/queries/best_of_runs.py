@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from joblib import parallel_config
@@ -29,26 +29,17 @@ from skdp.budget import Cost, exact, pure_mu
 from skdp.budget.ambient import only_here
 from skdp.budget.budget import StandInBudget
 from skdp.core import noise as samplers
+from skdp.core.privacy_filter import Meter, Share
 from skdp.core.query import Measurement, UserFunction, reviewed
+from skdp.core.table import PrivateTable
 from skdp.core.transcript import inner_sessions
 from skdp.exceptions import PrivacyLeakError
 from skdp.loss.conversions import gdp_delta, largest, round_down, smallest
+from skdp.queries.blocks import words_of
 from skdp.tabular.containers import alone, take
 from skdp.tabular.records import WholeUnits
+from skdp.tabular.rows import Rows
 from skdp.user_code import foreign_code, run_isolated, silent
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter, Share
-    from skdp.core.table import PrivateTable
-    from skdp.tabular.rows import Rows
-
-__all__ = [
-    "BaseRun",
-    "BestOfRuns",
-    "BestRun",
-    "Repeats",
-    "base_level",
-]
 
 Positions = NDArray[np.intp]
 _WORD = Fraction(2**64)
@@ -317,26 +308,17 @@ def _parts(table: PrivateTable, meter: Meter, test_size: float) -> tuple[Positio
         return np.sort(order[n_test:]), np.sort(order[:n_test])
     if meter.noise_seed is None:
         words = entropy.words(n)
-    elif isinstance(table.rows, WholeUnits):
-        words = table.rows.keyed_words(hashlib.blake2b(material, digest_size=32).digest())
     else:
-        words = _by_content(table.rows, material)
+        key, rows = hashlib.blake2b(material, digest_size=32).digest(), table.rows
+        is_units = isinstance(rows, WholeUnits)
+        words = rows.keyed_words(key) if is_units else words_of(_contents(rows), key)
     tested = words < np.uint64(min(int(exact(test_size) * _WORD), 2**64 - 1))
     return np.flatnonzero(~tested), np.flatnonzero(tested)
 
 
-def _by_content(rows: Rows, material: bytes) -> NDArray[np.uint64]:
-    """Return a keyed hash of each row and of how many equal ones came before."""
-    key = hashlib.blake2b(material, digest_size=32).digest()
-    seen: dict[bytes, int] = {}
-    words = np.empty(rows._n, dtype=np.uint64)
-    for i, (X, y) in enumerate(rows.slices(1)):
-        content = repr((np.asarray(X).tolist(), np.asarray(y).tolist())).encode()
-        seen[content] = seen.get(content, -1) + 1
-        numbered = content + seen[content].to_bytes(8, "little")
-        digest = hashlib.blake2b(numbered, digest_size=8, key=key).digest()
-        words[i] = int.from_bytes(digest, "little")
-    return words
+def _contents(rows: Rows) -> Iterator[bytes]:
+    for X, y in rows.slices(1):
+        yield repr((np.asarray(X).tolist(), np.asarray(y).tolist())).encode()
 
 
 def _part(rows: Any, positions: Positions) -> tuple[Any, Any, dict[str, Any]]:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from skdp.core import noise as samplers
 from skdp.core.clipping import Floats, isqrt_up
 from skdp.core.mechanisms import Independent, Spherical, exponential_mechanism
-from skdp.core.privacy_filter import Release, Share, released
+from skdp.core.privacy_filter import Meter, Release, Share, released
 from skdp.core.query import Derived, Measurement, UserFunction, reviewed
 from skdp.core.sums import RowSum, Values
 from skdp.core.table import PrivateTable, Stability
@@ -48,17 +48,6 @@ from skdp.user_code import (
     run_isolated,
     silent,
 )
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-
-__all__ = [
-    "BlockAnswers",
-    "BlockVotes",
-    "OfBlocks",
-    "OnBlocks",
-    "block_outputs",
-]
 
 Task = Callable[[Any, NDArray, int], Any]  # (X, y, seed) of a block -> numbers
 Progress = Callable[[int, int], Any]  # (blocks that are done, blocks)
@@ -143,7 +132,7 @@ def _seeded_words(table: PrivateTable, key: bytes) -> NDArray[np.uint64]:
     """
     rows = table.rows
     if not table.stability.replacements:
-        return _by_content(rows, key)
+        return words_of(_contents(rows), key)
     places: Iterable[Any] = range(rows._n) if rows._positions is None else rows._positions.tolist()
     if rows.units is not None:
         units, seen = rows.unit_rows(), Counter[int]()
@@ -157,20 +146,23 @@ def _seeded_words(table: PrivateTable, key: bytes) -> NDArray[np.uint64]:
     )
 
 
-def _by_content(rows: Rows, key: bytes) -> NDArray[np.uint64]:
+def words_of(contents: Iterable[bytes], key: bytes) -> NDArray[np.uint64]:
     """Return one keyed hash a row, of its content and of how many equal rows came before."""
     seen: Counter[bytes] = Counter()
-    words = np.empty(rows._n, dtype=np.uint64)
+    words = []
+    for content in contents:
+        count = seen[content].to_bytes(8, "little")
+        seen[content] += 1
+        digest = hashlib.blake2b(content + count, digest_size=8, key=key).digest()
+        words.append(int.from_bytes(digest, "little"))
+    return np.array(words, dtype=np.uint64)
+
+
+def _contents(rows: Rows) -> Iterator[bytes]:
     for start, stop in rows.spans():
         labels = np.asarray(rows._part(rows._y, start, stop), dtype=np.float64)
         both = np.ascontiguousarray(np.column_stack([rows.chunk(start, stop), labels]))
-        for i, row in enumerate(both, start):
-            content = row.tobytes()
-            count = seen[content].to_bytes(8, "little")
-            seen[content] += 1
-            digest = hashlib.blake2b(content + count, digest_size=8, key=key).digest()
-            words[i] = int.from_bytes(digest, "little")
-    return words
+        yield from map(np.ndarray.tobytes, both)
 
 
 def _dealt(words: NDArray[np.uint64], n_blocks: int) -> NDArray[np.int64]:
@@ -301,11 +293,9 @@ class BlockAnswers:
         self._center = center
 
     def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
-        """Return the one chunk of all answers."""
         return [(0, self._n)]
 
     def chunk(self, start: int, stop: int) -> Floats:
-        """Return the answers of blocks start to stop."""
         if self._answers is None:
             vectors = self._run()
             self._answers = np.where(np.isfinite(vectors), vectors, self._center)

@@ -21,18 +21,6 @@ from skdp.core.sums import One, RowCells, RowSum
 from skdp.core.table import PrivateTable
 from skdp.queries.histograms import NORM_CODES, norm_codes
 
-__all__ = [
-    "Categories",
-    "ColumnCells",
-    "Grid",
-    "Labelled",
-    "Labels",
-    "NormBins",
-    "additive",
-    "check_center",
-    "row_counts",
-]
-
 Ints = NDArray[np.int64]
 _MOST_BUCKETS = 4096  # of a column, for a search among its cuts
 
@@ -52,17 +40,6 @@ def check_center(block: Floats, center: Floats) -> None:
     """Refuse rows whose distance from a centre would not be that of one row from one point."""
     if center.shape != (block.shape[1],):
         raise ValueError(f"center must have shape ({block.shape[1]},), got {center.shape}")
-
-
-class _CheckedCells(RowCells):
-    """Cells whose `__post_init__` refuses arrays that could make a row's cells depend on others."""
-
-    def __post_init__(self) -> None:
-        raise NotImplementedError
-
-    def check_table(self, table: PrivateTable) -> None:
-        # Once more for the session's own copy: the caller may have changed an array in place.
-        self.__post_init__()
 
 
 # --- labels ---------------------------------------------------------------------------------------
@@ -118,7 +95,7 @@ class Labelled(RowCells):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class ColumnCells(_CheckedCells):
+class ColumnCells(RowCells):
     """The cells into which public or released cuts divide columns, a block a column.
 
     A value is in cell i of its column if i cuts are at most the value.
@@ -233,7 +210,7 @@ def additive(scores: Floats, codes: Ints) -> Floats:
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class Categories(_CheckedCells):
+class Categories(RowCells):
     """A cell for each label and each category of each column; a block a column.
 
     A row whose value equals no category, or whose label is unknown, is in no cell of the column.
@@ -274,7 +251,7 @@ class Categories(_CheckedCells):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class Grid(_CheckedCells):
+class Grid(RowCells):
     """The cells of a grid of public edges, one array of edges a column.
 
     A cell contains its lower edge; the last cell contains its upper edge, too. A row outside is in
@@ -291,7 +268,6 @@ class Grid(_CheckedCells):
                 raise ValueError("edges must have at least two numbers for each column")
 
     def check_table(self, table: PrivateTable) -> None:
-        super().check_table(table)
         if len(self.edges) != table.n_features:
             raise ValueError(
                 f"edges must be one array for each of {table.n_features} columns, got "
@@ -322,7 +298,7 @@ class Grid(_CheckedCells):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class NormBins(_CheckedCells):
+class NormBins(RowCells):
     """Quarter-power bins of ||x - center|| / unit: four to a factor of two.
 
     - `center` of shape (d,)

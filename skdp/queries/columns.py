@@ -9,26 +9,21 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.clipping import Floats, ScaledBox
-from skdp.core.privacy_filter import Release, Share, released
+from skdp.core.privacy_filter import Meter, Release, Share, released
 from skdp.core.query import Derived, Terms, reviewed
-from skdp.core.sums import Image, RowSum
+from skdp.core.sums import Image, Range, RowSum
 from skdp.core.table import PrivateTable, as_total, total_dtype
 from skdp.queries.histograms import CellQuantile
 from skdp.queries.learned_bounds.learning import LearnedBounds
 from skdp.queries.quantiles import Quantiles
 from skdp.tabular.labels import TargetRows
 from skdp.tabular.unstated import IncompleteRows, UncodedRows
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-
-__all__ = ["FilledCells", "OfColumn", "PresentValues", "present_means"]
 
 # --- a query of one column, or of some -----------------------------------------------------------
 
@@ -166,13 +161,11 @@ _OF_COLUMN = (RowSum, Quantiles, CellQuantile, LearnedBounds)
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class FilledCells(Image):
-    """Whether a row has a value in each of some columns of numbers; with `missing`, whether not.
-
-    A row adds at most one to a column, and another row differs by at most one a column.
-    """
+class FilledCells(Range):
+    """Whether a row has a value in each of some columns of numbers; with `missing`, whether not."""
 
     own_pass = True
+    largest = 1
     columns: tuple[int, ...]
     missing: bool = False
 
@@ -183,22 +176,6 @@ class FilledCells(Image):
     @property
     def shape(self) -> tuple[int]:
         return (len(self.columns),)
-
-    @property
-    def l1(self) -> int:
-        return len(self.columns)
-
-    @property
-    def l2_squared(self) -> int:
-        return len(self.columns)
-
-    @property
-    def change_l1(self) -> int:
-        return self.l1
-
-    @property
-    def change_l2_squared(self) -> int:
-        return self.l2_squared
 
     @property
     def entry_bounds(self) -> tuple[int, int]:

@@ -22,16 +22,6 @@ from skdp.tabular.rows import Rows
 
 Ints = NDArray[np.int64]
 
-__all__ = [
-    "MAX_CELLS",
-    "CellQuantile",
-    "grid_histograms",
-    "histogram_sensitivity",
-    "norm_codes",
-    "norm_from_bins",
-]
-
-
 # --- norms --------------------------------------------------------------------------------------
 
 _ALARM = 1e-4

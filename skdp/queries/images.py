@@ -58,29 +58,10 @@ from skdp.core.clipping import (
 )
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Terms, reviewed
-from skdp.core.sums import Image, RowSum, Values
+from skdp.core.sums import Image, Range, RowSum, Values
 from skdp.core.table import PrivateTable, as_total
 from skdp.queries.cells import ColumnCells, Labels, additive
 from skdp.queries.views import AboutZero, LogitBall, TargetBox, mapped
-
-__all__ = [
-    "AdditiveErrors",
-    "AdditiveResiduals",
-    "Beyond",
-    "LogisticGradient",
-    "Moments",
-    "additive_errors",
-    "additive_gradient",
-    "label_moments",
-    "label_sums",
-    "label_vectors",
-    "logistic_gradient",
-    "moments",
-    "rows_beyond",
-    "softmax",
-    "target_moments",
-    "target_sums",
-]
 
 Ints = NDArray[np.int64]
 
@@ -327,9 +308,6 @@ class AdditiveResiduals(Image):
         if self.offset.shape != (len(self.scores),):
             raise ValueError(f"offset must be a number for each of the {len(self.scores)} logits")
 
-    def check_table(self, table: Any) -> None:
-        self.__post_init__()
-
     @property
     def shape(self) -> tuple[int, ...]:
         return (len(self.scores),)
@@ -375,9 +353,6 @@ class AdditiveErrors(Image):
         for name in ("offset", "low", "high", "largest_error"):
             if np.ndim(getattr(self, name)):  # it could differ from row to row
                 raise ValueError(f"{name} must be a number")
-
-    def check_table(self, table: Any) -> None:
-        self.__post_init__()
 
     def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
         error = self.offset + additive(self.scores[None, :], cells)
@@ -444,9 +419,6 @@ class LogisticGradient(Image):
         # An offset of another shape could be repeated over rows.
         if self.offset.shape not in ((), (len(self.theta),)):
             raise ValueError("offset must be a number for each row of theta")
-
-    def check_table(self, table: Any) -> None:
-        self.__post_init__()
 
     def prepared(self, terms: Terms) -> LogisticGradient:
         return replace(self, view=self.view.at(GRID_BITS))
@@ -538,11 +510,10 @@ def logistic_gradient(
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class Beyond(Image):
+class Beyond(Range):
     """The rows of a unit beyond `max_rows`, at most `most`, in a table with a row for each unit."""
 
     what = "rows beyond a bound"
-    one_sign = True
     max_rows: int
     most: int
 
@@ -550,19 +521,9 @@ class Beyond(Image):
         if min(self.max_rows, self.most) < 1:
             raise ValueError("max_rows and most must be at least 1")
 
-    def check_table(self, table: Any) -> None:
-        self.__post_init__()
-
     @property
-    def l1(self) -> int:
+    def largest(self) -> int:
         return self.most
-
-    @property
-    def l2_squared(self) -> int:
-        return self.most**2
-
-    # Both rows of a change add between 0 and `most`.
-    change_l1, change_l2_squared = l1, l2_squared
 
     def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
         yield np.clip(x - self.max_rows, 0.0, self.most)

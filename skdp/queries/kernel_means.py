@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,21 +28,12 @@ from skdp.core.table import (
     ADD_OR_REMOVE_ONE,
     MAX_FEATURES,
     REPLACE_ONE,
+    PrivateTable,
     as_total,
     fold,
     total_dtype,
 )
 from skdp.tabular.rows import Rows
-
-if TYPE_CHECKING:
-    from skdp.core.table import PrivateTable
-
-__all__ = [
-    "KernelMap",
-    "KernelMean",
-    "LinearImage",
-    "feature_means",
-]
 
 KERNELS = ("rbf", "laplacian")
 

@@ -28,7 +28,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,33 +38,11 @@ from skdp.core import mechanisms
 from skdp.core import noise as samplers
 from skdp.core.clipping import isqrt_up
 from skdp.core.noise.exact import exp_bracket
-from skdp.core.privacy_filter import Share, current_transcript, exact_fraction
+from skdp.core.privacy_filter import Meter, Share, exact_fraction, in_transcript
 from skdp.core.query import Measurement, reviewed
-from skdp.core.table import REPLACE_ONE, Stability
+from skdp.core.table import REPLACE_ONE, PrivateTable, Stability
 from skdp.loss import conversions
 from skdp.tabular.cells import key_order
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-    from skdp.core.table import PrivateTable
-
-__all__ = [
-    "KEY_METHODS",
-    "MAX_KEYS_PER_UNIT",
-    "CountedKeys",
-    "KeyCounts",
-    "SelectKeys",
-    "counting_law",
-    "gaussian_threshold",
-    "keeping_probabilities",
-    "key_weights",
-    "laplace_threshold",
-    "largest_noise",
-    "least_shown",
-    "select_categories",
-    "select_classes",
-    "usable_method",
-]
 
 KEY_METHODS = ("laplace", "optimal", "gaussian", "sips")
 MAX_KEYS_PER_UNIT = 2**14
@@ -207,11 +185,8 @@ def gaussian_threshold(weights: list[int], sigma: float, delta: float) -> int:
 
 
 def _holder(keys: list[Any], totals: list[int]) -> NDArray:
-    """Return the totals of all keys in an array of one object: which keys there are is private."""
-    holder = np.empty(1, dtype=object)
-    if current_transcript() is not None:
-        holder[0] = list(zip(keys, totals, strict=True))
-    return holder
+    """Return the totals of all keys for a transcript: which keys there are is private."""
+    return in_transcript(lambda: list(zip(keys, totals, strict=True)))
 
 
 def _distance(power: int) -> Callable[[NDArray, NDArray], float]:
@@ -592,7 +567,7 @@ class CountedKeys(Measurement):
                 drawn = _bounded_laplace(scale, threshold - 1, len(keys), meter.entropy)
             else:
                 drawn = samplers.rounded_gaussian(scale, len(keys), entropy=meter.entropy)
-            return _counted_above(keys, counts, drawn, threshold)
+            return _as_released(_counted_above(keys, counts, drawn, threshold))
 
         units = 2 if replace else 1
         moved: float
@@ -610,17 +585,18 @@ class CountedKeys(Measurement):
         return KeyCounts([key for key, _ in released], values, pure, float(scale), threshold)
 
 
-def _counted_above(keys: list[Any], counts: list[int], drawn: NDArray, threshold: int) -> NDArray:
-    """Return the keys whose noisy counts reach the threshold, with these counts."""
-    noisy = np.array(counts, dtype=object) + drawn.astype(object)
+def _counted_above(
+    keys: list[Any], totals: list[int], drawn: NDArray, threshold: int
+) -> list[tuple[Any, int]]:
+    """Return the keys whose noisy totals reach the threshold, with these totals."""
+    noisy = np.array(totals, dtype=object) + drawn.astype(object)
     pairs = zip(keys, noisy.tolist(), strict=True)
-    return _as_released([(key, int(count)) for key, count in pairs if count >= threshold])
+    return [(key, int(total)) for key, total in pairs if total >= threshold]
 
 
 def _above(keys: list[Any], totals: list[int], drawn: NDArray, threshold: int) -> NDArray:
     """Return the keys whose noisy totals reach the threshold."""
-    noisy = np.array(totals, dtype=object) + drawn.astype(object)
-    return _as_released([key for key, total in zip(keys, noisy, strict=True) if total >= threshold])
+    return _as_released([key for key, _ in _counted_above(keys, totals, drawn, threshold)])
 
 
 def _with_probability(

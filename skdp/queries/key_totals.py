@@ -28,40 +28,34 @@ from skdp.core.privacy_filter import (
     Meter,
     Release,
     Share,
-    current_transcript,
     exact_fraction,
+    in_transcript,
     released,
 )
 from skdp.core.query import Measurement, check_ascending, reviewed
-from skdp.core.sums import Image, RowSum
+from skdp.core.sums import Image, Range, RowSum
 from skdp.core.table import REPLACE_ONE, PrivateTable
-from skdp.loss.conversions import pure_mu, pure_part
-from skdp.queries.quantiles import Node, range_of_change, rates, rounded_level
+from skdp.loss.conversions import pure_part
+from skdp.queries.quantiles import Node, loss_between, rates, rounded_level
 from skdp.queries.ranked_columns import RankedColumn, Scored, choose
 from skdp.tabular.contributions import (
     CENTER_BITS,
     FRACTION_BITS,
-    POINT_BITS,
     VALUE_BITS,
     KeyTerm,
     steps_of,
     term_width,
 )
-
-__all__ = [
-    "MAX_ROWS_PER_UNIT",
-    "POINT_BITS",
-    "KeyQuantiles",
-    "KeyTotals",
-    "LeftOut",
-    "UnitShapes",
-    "UnitSpread",
-    "rows_off",
-    "term_bound",
-    "unit_sum",
-]
+from skdp.tabular.contributions import (
+    POINT_BITS as POINT_BITS,
+)
 
 MAX_ROWS_PER_UNIT = 2**14  # in a key: so that squares of a unit's sums are below 2**58
+
+
+def _check_caps(max_keys: int, max_rows: int) -> None:
+    if not (1 <= max_rows <= MAX_ROWS_PER_UNIT and max_keys >= 1):
+        raise ValueError("max_keys and max_rows must be at least 1, max_rows at most 2**14")
 
 
 def term_bound(term: KeyTerm, max_rows: int) -> tuple[int, int, int]:
@@ -142,8 +136,7 @@ class KeyTotals(UnitImage):
     max_rows: int
 
     def __post_init__(self) -> None:
-        if not (1 <= self.max_rows <= MAX_ROWS_PER_UNIT and self.max_keys >= 1):
-            raise ValueError("max_keys and max_rows must be at least 1, max_rows at most 2**14")
+        _check_caps(self.max_keys, self.max_rows)
         if not all(math.isfinite(end) for term in self.terms for end in (term.low, term.high)):
             raise ValueError("bounds of terms must be finite")
         if self._term.kind == "points":
@@ -234,13 +227,13 @@ class UnitShapes(UnitImage):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class LeftOut(UnitImage):
+class LeftOut(UnitImage, Range):
     """A unit's (unit, key) pairs and rows that bounding left out.
 
     Of these keys, or with None of all keys of the table.
 
-    Guarantee: with pairs counted in steps of `max_rows`, both numbers lie between 0 and M =
-    `max_keys` * `max_rows`, and so does their change.
+    Guarantee: with pairs counted in steps of `max_rows`, both numbers lie between 0 and
+    `max_keys` * `max_rows`.
     """
 
     what = "left out"
@@ -251,20 +244,8 @@ class LeftOut(UnitImage):
     max_rows: int
 
     @property
-    def l1(self) -> int:
-        return 2 * self.max_keys * self.max_rows
-
-    @property
-    def l2_squared(self) -> int:
-        return 2 * (self.max_keys * self.max_rows) ** 2
-
-    @property
-    def change_l1(self) -> int:
-        return self.l1
-
-    @property
-    def change_l2_squared(self) -> int:
-        return self.l2_squared
+    def largest(self) -> int:
+        return self.max_keys * self.max_rows
 
     def table_total(self, table: PrivateTable) -> NDArray:
         rows = self.max_keys * self.max_rows
@@ -378,8 +359,7 @@ class KeyQuantiles(Measurement):
     def __post_init__(self) -> None:
         if self.term.kind != "points":
             raise ValueError(f"the term must be one of points, got {self.term.kind!r}")
-        if not (1 <= self.max_rows <= MAX_ROWS_PER_UNIT and self.max_keys >= 1):
-            raise ValueError("max_keys and max_rows must be at least 1, max_rows at most 2**14")
+        _check_caps(self.max_keys, self.max_rows)
         if not 0 < self.q < 1:
             raise ValueError(f"q must be in (0, 1), got {self.q}")
         if not all(map(math.isfinite, (self.term.low, self.term.high))):
@@ -437,20 +417,12 @@ class KeyQuantiles(Measurement):
             chosen = (choose(scored(c), eta, meter.entropy) for c in self._columns(table))
             return np.fromiter(chosen, dtype=np.int64, count=len(self.keys))
 
-        # The number of runs tells of the rows: in a transcript they are one object.
-        exact = np.empty(1, dtype=object)
-        if current_transcript() is not None:
-            exact[0] = [scored(column)(None).runs() for column in self._columns(table)]
+        # The number of runs tells of the rows.
+        exact = in_transcript(
+            lambda: [scored(column)(None).runs() for column in self._columns(table)]
+        )
 
-        def distance(a: NDArray, b: NDArray) -> float:
-            losses = [
-                float(eta * range_of_change(runs, other))
-                for runs, other in zip(a[0], b[0], strict=True)
-            ]
-            if pure:
-                return sum(losses)
-            return math.hypot(*(pure_mu(x / 2) for x in losses if x), 0.0)
-
+        distance = loss_between([eta] * len(self.keys), pure=pure)
         points = meter.release(name, exact, float(level), distance, draw, (len(self.keys),))
         moved = Fraction(self.max_rows) * (
             1 if relation == REPLACE_ONE else Fraction(node.widest, node.level.denominator)

@@ -11,12 +11,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core.clipping import Box
+from skdp.core.session import Session
 from skdp.core.sums import RowSum
 from skdp.queries.columns import FilledCells, OfColumn
 from skdp.queries.key_selection import SelectKeys
@@ -25,11 +26,6 @@ from skdp.queries.learned_bounds.learning import LearnedBounds
 from skdp.queries.quantiles import Quantiles
 from skdp.tabular.domain import NUMBER, Bins, Domain
 from skdp.tabular.unstated import KEYS, NUMBERS, OTHER, UNITS, ColumnPlan, domain_of
-
-if TYPE_CHECKING:
-    from skdp.core.session import Session
-
-__all__ = ["DOUBT_FAR", "DOUBT_ONE_VALUE", "LearnedDomain", "LearnedRange", "learn_domain"]
 
 # Parts of the share of a column of numbers: for the number of missing values, and for bounds. The
 # remaining part is for quantiles.

@@ -23,16 +23,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.clipping import Box, Floats
 from skdp.core.mechanisms import Independent
-from skdp.core.privacy_filter import Release, Share, current_transcript, exact_fraction, released
+from skdp.core.privacy_filter import Meter, Release, Share, exact_fraction, in_transcript, released
 from skdp.core.query import Measurement, Noisy, Query, reviewed
-from skdp.core.table import REPLACE_ONE
+from skdp.core.table import REPLACE_ONE, PrivateTable
 from skdp.loss import conversions
 from skdp.loss.conversions import pure_mu
 from skdp.queries.ranked_columns import (
@@ -45,23 +45,6 @@ from skdp.queries.ranked_columns import (
     choose,
     ranked_columns,
 )
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-    from skdp.core.table import PrivateTable
-
-__all__ = [
-    "PRIORS",
-    "Lattice",
-    "NoisyQuantiles",
-    "Quantiles",
-    "allowances",
-    "check_levels",
-    "multiples",
-    "rank_scale",
-    "rates",
-    "recursion",
-]
 
 PRIORS = ("uniform", "log")
 
@@ -360,22 +343,19 @@ def rounds_of(
     rounds = []
     for nodes in choices:
         etas = rates(nodes, whole, half, replace=table.n_is_public)
-        rounds.append(_Round(nodes, etas, loss, _loss_of(table, meter, etas)))
+        rounds.append(_Round(nodes, etas, loss, loss_between(etas, pure=meter.pure)))
     return rounds
 
 
-def _loss_of(
-    table: PrivateTable, meter: Meter, etas: list[Fraction]
-) -> Callable[[NDArray, NDArray], float]:
-    """Return what the choices of a round lose between two tables of scores."""
-    gaussian = meter.mu is not None
+def loss_between(etas: Sequence[Fraction], *, pure: bool) -> Callable[[NDArray, NDArray], float]:
+    """Return what choices lose between two tables of scores."""
 
     def distance(a: NDArray, b: NDArray) -> float:
         losses = [
             eta * range_of_change(runs, other)
             for eta, runs, other in zip(etas, a[0], b[0], strict=True)
         ]
-        if not gaussian:
+        if pure:
             return float(sum(losses))
         return math.hypot(*(pure_mu(float(x) / 2) for x in losses if x), 0.0)
 
@@ -408,10 +388,8 @@ def _find(
                 dtype=np.int64,
             )
 
-        # The number of runs tells of the rows: in a transcript they are one object.
-        exact = np.empty(1, dtype=object)
-        if current_transcript() is not None:
-            exact[0] = [scored(None).runs() for scored, *_ in parts]
+        # The number of runs tells of the rows.
+        exact = in_transcript(lambda: [scored(None).runs() for scored, *_ in parts])  # noqa: B023
         title = label if len(rounds) == 1 else f"{label}, round {number}"
         places = meter.release(title, exact, step.loss, step.distance, draw, (len(step.nodes),))
         for node, place in zip(step.nodes, places.tolist(), strict=True):

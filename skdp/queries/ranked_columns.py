@@ -14,30 +14,16 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
-from skdp.core.clipping import shared
+from skdp.core.clipping import Floats, shared
 from skdp.core.noise import exact
 from skdp.core.noise.exponential import exp_weights
-
-if TYPE_CHECKING:
-    from skdp.core.clipping import Floats
-    from skdp.core.table import PrivateTable
-
-__all__ = [
-    "SPREAD_BITS",
-    "Part",
-    "RankedColumn",
-    "Runs",
-    "choose",
-    "gathered",
-    "ranked_columns",
-    "reversed_bits",
-]
+from skdp.core.table import PrivateTable
 
 Ints = NDArray[np.int64]
 

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,20 +26,11 @@ from skdp.core import noise as samplers
 from skdp.core.clipping import Box, Floats
 from skdp.core.noise.entropy import resolve
 from skdp.core.noise.exact import exp_bracket
-from skdp.core.privacy_filter import Release, Share, current_transcript, exact_fraction, released
+from skdp.core.privacy_filter import Meter, Release, Share, exact_fraction, in_transcript, released
 from skdp.core.query import Measurement, reviewed
+from skdp.core.table import PrivateTable
 from skdp.loss.conversions import round_up
 from skdp.tabular.rows import Rows
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-    from skdp.core.table import PrivateTable
-
-__all__ = [
-    "NoisySample",
-    "PublishedRows",
-    "amplified_epsilon",
-]
 
 Positions = NDArray[np.int64]
 
@@ -169,14 +160,6 @@ def _sampler(
     return n, size, 1 / p, lambda: draw_padded(n, p, size, meter.entropy)
 
 
-def _in_transcript(table: Callable[[], NDArray]) -> NDArray:
-    """Return the table, if there is a transcript, in an array of one object: n may be private."""
-    holder = np.empty(1, dtype=object)
-    if current_transcript() is not None:
-        holder[0] = table()
-    return holder
-
-
 def _mapped(rows: Rows, view: Box, positions: Positions) -> NDArray[np.int64]:
     """Return the images of rows in a box as integers; position -1 is the centre."""
     centers = np.zeros((positions.size, view.n_dims), dtype=np.int64)
@@ -237,7 +220,7 @@ class NoisySample(Measurement):
             return mapped + noise  # noise beyond int64 comes as Python integers
 
         unit = float(view.grid.max())
-        exact = _in_transcript(lambda: _mapped(table.rows, view, np.arange(n)))
+        exact = in_transcript(lambda: _mapped(table.rows, view, np.arange(n)))
         noisy = meter.release(name, exact, diameter, moved_by(diameter), draw, (size, view.n_dims))
         meter.record(
             name, "K-norm, row by row", "L2", diameter * unit, float(scale) * unit, fraction
@@ -281,7 +264,7 @@ class PublishedRows(Measurement):
             fillers = np.tile(filler, (positions.size, 1))
             return _filled(table.rows, positions, fillers, lambda block: block)
 
-        exact = _in_transcript(lambda: gathered(np.arange(n)))
+        exact = in_transcript(lambda: gathered(np.arange(n)))
         # Refused beyond `separate_delta`, and a second time.
         meter.take_separate_delta(1 / ratio, name)
         shape = (size, table.n_features)

@@ -23,17 +23,6 @@ from skdp.core.sums import RowCells, RowSum
 from skdp.queries.cells import row_counts
 from skdp.queries.workloads import coded_rows
 
-__all__ = [
-    "CategoryScores",
-    "CodedScoreCells",
-    "LinearScores",
-    "NormalScores",
-    "ScoreCells",
-    "TableScores",
-    "leads",
-    "score_counts",
-]
-
 Ints = NDArray[np.int64]
 
 
@@ -227,10 +216,6 @@ class ScoreCells(RowCells):
     def __post_init__(self) -> None:
         check_ascending(self.cuts, "cuts")
 
-    def check_table(self, table: Any) -> None:
-        # Once more for the session's own copy: the caller may have changed an array in place.
-        self.__post_init__()
-
     @property
     def answer_shape(self) -> tuple[int, ...]:
         return (self.cuts.size + 1, 2)
@@ -239,13 +224,8 @@ class ScoreCells(RowCells):
     def shape(self) -> tuple[int, ...]:
         return (2 * self.cuts.size + 2,)
 
-    def _labels(self, x: Any, labels: Any) -> Ints:
-        known: Ints = labels
-        return known
-
     def of_rows(self, x: Any, labels: Any) -> Ints:
         bins, first, second = self._bins(x)
-        labels = self._labels(x, labels)
         cells = 2 * bins + (labels == first)
         return np.where((labels == first) | (labels == second), cells, -1)[:, None]
 
@@ -272,12 +252,10 @@ class CodedScoreCells(ScoreCells):
     least = 2**16
 
     def check_table(self, table: Any) -> None:
-        super().check_table(table)
         coded_rows(table, self.scores.sizes)
 
-    def _labels(self, x: Any, labels: Any) -> Ints:
-        codes: Ints = x[:, self.scores.target]
-        return codes
+    def of_rows(self, x: Any, labels: Any) -> Ints:
+        return super().of_rows(x, x[:, self.scores.target])
 
 
 def score_counts(scores: Any, cuts: NDArray[Any]) -> RowSum:

@@ -15,26 +15,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.clipping import SUM_BITS, Ball, Box, Floats
 from skdp.core.noise import lent_generators
-from skdp.core.privacy_filter import Release, released
+from skdp.core.privacy_filter import Meter, Release, Share, released
 from skdp.core.query import UserFunction, reviewed
 from skdp.core.sums import RowSum, Values
-from skdp.core.table import as_total, total_dtype
+from skdp.core.table import PrivateTable, as_total, total_dtype
 from skdp.tabular.containers import alone, cut, to_float
 from skdp.tabular.rows import as_dense
 from skdp.user_code import foreign_code, run_isolated, suppress_warnings, user_code
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter, Share
-    from skdp.core.table import PrivateTable
-
-__all__ = ["FunctionOfRow", "ScoreOfRow", "basis_mean", "function_mean", "score_mean"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,13 +40,12 @@ from skdp.core.clipping import (
     GRID_BITS,
     NORM_BITS,
     SUM_BITS,
+    Ball,
     Box,
     Floats,
     ScaledBox,
     View,
     by_columns,
-    check_bits,
-    check_radius,
     check_width,
     clip_to_norm,
     isqrt_up,
@@ -59,24 +58,11 @@ from skdp.core.table import PrivateTable
 if TYPE_CHECKING:
     from skdp.queries.images import LogisticGradient
 
-__all__ = [
-    "AboutZero",
-    "LogitBall",
-    "NonZero",
-    "StandardBall",
-    "TargetBox",
-    "Total",
-    "WeightedBall",
-    "mapped",
-    "sum_view",
-]
-
-
 # --- standardised rows ----------------------------------------------------------------------------
 
 
 @reviewed
-class StandardBall:
+class StandardBall(Ball):
     """Rows clipped to a box, centred and scaled column by column, then clipped to an L2 norm.
 
     - `low`, `high`, `center`, `scale` of shape (d,): Public or released, in user units; scales are
@@ -99,31 +85,23 @@ class StandardBall:
         self.middle, self.scale = vector(center), vector(scale)
         if len({side.size for side in (self.low, self.high, self.middle, self.scale)}) != 1:
             raise ValueError("low, high, center and scale must have as many numbers")
-        self.radius = float(radius)
-        if not (0.0 < self.radius < math.inf and np.all(self.scale > 0.0)):
+        if not (0.0 < radius < math.inf and np.all(self.scale > 0.0)):
             raise ValueError("radius and scale must be positive")
-        self.n_dims = self.low.size
-        step = power_of_two_grid(self.radius, check_bits(bits, NORM_BITS))
-        self.center = np.zeros(self.n_dims)  # of the scaled rows
-        self.grid = np.full(self.n_dims, step)
-        self.norm = math.floor(self.radius / step)
-        self.half = np.full(self.n_dims, float(self.norm))
+        super().__init__(np.zeros(self.low.size), radius, bits=bits)
 
     def at(self, bits: int) -> StandardBall:
-        """Return the same view with another number of steps."""
         return StandardBall(
             self.low, self.high, self.middle, self.scale, self.radius, bits=min(bits, NORM_BITS)
         )
 
     def map(self, block: Floats) -> Floats:
-        """Map float rows to integers with sum q_j**2 <= norm**2."""
         check_width(block, self.n_dims)
         ends = self.low, self.high, self.middle, self.scale
         block, low, high, middle, scale = by_columns(block, *ends)
         z = np.clip(block, low, high)
         z -= middle
         z /= scale
-        return clip_to_norm(z, float(self.grid[0]), self.norm)
+        return super().map(z)
 
 
 @reviewed
@@ -166,7 +144,7 @@ class WeightedBall:
 
 
 @reviewed
-class LogitBall:
+class LogitBall(Ball):
     """The logits of rows at a public or released theta, clipped to an L2 norm.
 
     - `gradient`: Holds theta.
@@ -177,25 +155,17 @@ class LogitBall:
     def __init__(self, gradient: LogisticGradient, radius: float, *, bits: int = GRID_BITS) -> None:
         # A checked copy with arrays of its own.
         self.gradient = owned(replace(gradient, view=gradient.view.at(GRID_BITS)))
-        self.radius = check_radius(float(radius))
-        self.n_dims = len(gradient.theta)
-        step = power_of_two_grid(self.radius, check_bits(bits, NORM_BITS))
-        self.center = np.zeros(self.n_dims)
-        self.grid = np.full(self.n_dims, step)
-        self.norm = math.floor(self.radius / step)
-        self.half = np.full(self.n_dims, float(self.norm))
+        super().__init__(np.zeros(len(gradient.theta)), radius, bits=bits)
 
     def at(self, bits: int) -> LogitBall:
-        """Return the same view with another number of steps."""
         return LogitBall(self.gradient, self.radius, bits=min(bits, NORM_BITS))
 
     def map(self, block: Floats) -> Floats:
-        """Map float rows to integers with sum q_k**2 <= norm**2."""
         return self.of_mapped(self.gradient.view.map(block))
 
     def of_mapped(self, q: Floats) -> Floats:
         """Map rows that the view of the gradient has mapped."""
-        return clip_to_norm(self.gradient.logits(q), float(self.grid[0]), self.norm)
+        return super().map(self.gradient.logits(q))
 
 
 @reviewed
@@ -203,11 +173,9 @@ class TargetBox(ScaledBox):
     """The last column of rows, clipped to bounds and scaled to half width 1, as `ScaledBox`."""
 
     def at(self, bits: int) -> TargetBox:
-        """Return the same view with another number of steps."""
         return TargetBox(self.low, self.high, bits)
 
     def map(self, block: Floats) -> Floats:
-        """Map the last number of each row to one integer with |q| <= steps."""
         return super().map(block[:, -1:])
 
 
@@ -237,7 +205,6 @@ class AboutZero:
         self.lowest, self.highest = np.rint(self.low / self.grid), np.rint(self.high / self.grid)
 
     def map(self, block: Floats) -> Floats:
-        """Map float rows to integers with |q_j| <= half_j."""
         check_width(block, self.n_dims)
         q = np.clip(block, self.low, self.high)
         q *= 1.0 / self.grid  # a power of two: the exact quotient
@@ -245,8 +212,7 @@ class AboutZero:
         return np.rint(q, out=q)
 
     def at(self, bits: int) -> AboutZero:
-        """Return the view itself: it has the steps of sums already."""
-        return self
+        return self  # it has the steps of sums already
 
 
 @reviewed
@@ -261,11 +227,9 @@ class NonZero:
             self.lowest, self.highest = base.lowest, base.highest
 
     def at(self, bits: int) -> NonZero:
-        """Return the view itself: its base has the steps of sums already."""
-        return self
+        return self  # its base has the steps of sums already
 
     def map(self, block: Floats) -> Floats:
-        """Map float rows to the base's image of 0 and 1."""
         return self._base.map((block != 0.0).astype(np.float64))
 
 
@@ -291,11 +255,9 @@ class Total:
             self.highest = np.rint(base.highest.sum(keepdims=True) / self._shrink)
 
     def at(self, bits: int) -> Total:
-        """Return the view itself: its base has the steps of sums already."""
-        return self
+        return self  # its base has the steps of sums already
 
     def map(self, block: Floats) -> Floats:
-        """Map float rows to one integer each."""
         total: Floats = self._base.map(block).sum(axis=1, keepdims=True)
         total /= self._shrink
         return np.rint(total, out=total)

@@ -89,40 +89,7 @@ if TYPE_CHECKING:
         with_missing,
     )
 else:
-    __getattr__, __dir__ = page_of(
-        __name__,
-        {
-            "cells": "MISSING cell_key identity is_missing key_order read_cell",
-            "coding": (
-                "CodedRows Schema check_coded check_coded_target check_errors check_outcomes "
-                "check_scores decoded public_codes table_schema target_column without_column"
-            ),
-            "columns": "column_of_values shown_key stated_type with_types",
-            "containers": (
-                "array_of_rows as_table checked cut holds_numbers is_listed keeps_types "
-                "listed never_held table_of take type_name"
-            ),
-            "contributions": "KeyTerm",
-            "domain": "Bins Domain MOMENT NUMBER about",
-            "grouping": "check_grouped",
-            "labels": (
-                "check_labelled check_labelled_table check_labels check_unselected "
-                "check_with_target label_codes with_weights"
-            ),
-            "parts": "ONE_PLACE is_parts refuse_parts",
-            "records": "WholeUnits dealt_rows opaque_rows split_by_key",
-            "rows": (
-                "Rows UnitCounts Units as_dense check_marks check_public_array check_rows "
-                "check_samples check_sparse check_table check_units dense_blocks name_of_ids"
-            ),
-            "unstated": (
-                "CATEGORIES ColumnPlan IncompleteRows KEYS NUMBERS OTHER UNITS UncodedRows "
-                "array_of_cells cell_codes check_categorical check_columns check_keyed "
-                "check_uncoded column_cells column_plans leaves_open stand_in stated_columns "
-                "with_missing"
-            ),
-        },
-    )
+    __getattr__, __dir__ = page_of(__name__)
 
 __all__ = [
     "CATEGORIES", "KEYS", "MISSING", "MOMENT", "NUMBER", "NUMBERS", "ONE_PLACE", "OTHER", "UNITS",

@@ -315,7 +315,7 @@ MUTANTS = (
         f"{ATTAINED}[nearest centres]",
     ),
     _m(
-        "a leaf's bound is half its radius", "queries.trees",
+        "a leaf's bound is half its radius", "queries.grouped_sums",
         "return centers, np.maximum(np.maximum(centers - low, high - centers), 0)",
         "return centers, np.maximum(np.maximum(centers - low, high - centers), 0) // 2",
         f"{ATTAINED}[tree sums]",
@@ -417,8 +417,8 @@ MUTANTS = (
     ),
     _m(
         "K-norm at half its scale", "core.mechanisms",
-        "samplers.k_norm(exact.size // parts, scale,",
-        "samplers.k_norm(exact.size // parts, scale / 2,",
+        "samplers.k_norm(d, scale,",
+        "samplers.k_norm(d, scale / 2,",
         f"{SHOWN}[k-norm]",
     ),
     _m(
@@ -450,7 +450,7 @@ MUTANTS = (
         f"{SHOWN}[matrix, gaussian]",
     ),
     _m(
-        "sparse vector: nu drawn once", "queries.sparse_vector",
+        "sparse vector: nu drawn once", "queries.workloads",
         "            nu = int(samplers.discrete_laplace(self._nu, "
         "entropy=self._meter.entropy))\n",
         "            if not hasattr(self, '_one_nu'):\n"
@@ -461,18 +461,18 @@ MUTANTS = (
         f"{SHARED}[2]",
     ),
     _m(
-        "sparse vector: rho = 0", "queries.sparse_vector",
+        "sparse vector: rho = 0", "queries.workloads",
         "self._rho = int(samplers.discrete_laplace(rho, entropy=meter.entropy))",
         "self._rho = 0",
         f"{SHARED}[2]",
     ),
     _m(
-        "sparse vector: no factor c", "queries.sparse_vector",
+        "sparse vector: no factor c", "queries.workloads",
         "nu = 2 * max_above * sensitivity *", "nu = 2 * sensitivity *",
         f"{SHARED}[16]",
     ),
     _m(
-        "sparse vector: positive answers are not counted", "queries.sparse_vector",
+        "sparse vector: positive answers are not counted", "queries.workloads",
         "self._left -= far", "pass",
         "test_mechanisms.py::test_no_positive_answer_is_given_that_was_not_paid_for",
     ),
@@ -500,20 +500,20 @@ MUTANTS = (
         f"{CLAIM}[logistic R, delta]",
     ),
     _m(
-        "a replaced row moves a noisy objective as a new one does", "queries.objective",
+        "a replaced row moves a noisy objective as a new one does", "queries.logistic",
         "return size * (2 if relation == REPLACE_ONE else 1)",
         "return size",
         "tests/queries/test_objective.py::test_the_gradient_moves_as_far_as_stated_and_no_further",
         "tests/queries/test_objective.py::test_the_loss_of_one_number_is_within_the_claim",
     ),
     _m(
-        "determinants are free", "queries.objective",
+        "determinants are free", "queries.logistic",
         "left = epsilon - second - Fraction(determinant_loss(n_logits, cap, penalty))",
         "left = epsilon - second",
         "tests/queries/test_objective.py::test_plans_count_on_the_noise_that_is_drawn",
     ),
     _m(
-        "several classes have one direction", "queries.objective",
+        "several classes have one direction", "queries.logistic",
         "return [(k - 1, 1.0), ((k - 1) * (k - 2), 0.75), (2 * (k - 1), 0.25)]",
         "return [(1, 1.0)]",
         "tests/queries/test_objective.py::test_no_pair_of_rows_has_more_or_longer_vertices",
@@ -551,7 +551,7 @@ MUTANTS = (
     ),
     _m(
         "logits of rows are not clipped", "queries.views",
-        "return clip_to_norm(self.gradient.logits(q), float(self.grid[0]), self.norm)",
+        "return super().map(self.gradient.logits(q))",
         "return np.rint(np.clip(self.gradient.logits(q), -1e5, 1e5) / self.grid[0])",
         f"{ATTAINED}[label gradient of long logits]",
     ),
@@ -633,12 +633,12 @@ MUTANTS = (
         f"{ATTAINED}[squared offsets with weights]",
     ),
     _m(
-        "weighted nodes move by half of the largest weight", "queries.trees",
+        "weighted nodes move by half of the largest weight", "queries.grouped_sums",
         "size << bits, size << 2 * bits)", "(size << bits) // 2, size << 2 * bits)",
         f"{ATTAINED}[tree counts with weights]",
     ),
     _m(
-        "leaves of weighted rows have an image twice as long", "queries.trees",
+        "leaves of weighted rows have an image twice as long", "queries.grouped_sums",
         "bits = _IMAGE_BITS + more", "bits = _IMAGE_BITS + more - (more > 0)",
         f"{ATTAINED}[tree sums with weights]",
     ),

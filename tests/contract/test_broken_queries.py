@@ -28,7 +28,6 @@ from skdp.core import clipping as protect
 from skdp.queries import grouped_sums as groups
 from skdp.queries import (
     second_moments,
-    trees,
 )
 from tests.folding import each
 from tests.views import ball_of, box_of
@@ -125,7 +124,7 @@ def test_rows_far_from_every_centre_move_no_further(delta, relation):
 def test_leaf_sums_about_the_wrong_point_are_found(monkeypatch, delta):
     """Sums about 0 instead of the leaf's centre: the sensitivity is not local any more."""
     monkeypatch.setattr(
-        trees.CellTable,
+        groups.CellTable,
         "node_sums",
         lambda self, nodes, _: (
             self._sum_prefix[self._span(nodes)[1]] - self._sum_prefix[self._span(nodes)[0]]

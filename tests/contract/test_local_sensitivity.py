@@ -25,7 +25,7 @@ from sklearn.base import BaseEstimator
 from skdp.audit import audit
 from skdp.quantile import DPMedian
 from skdp.queries.smooth_sensitivity import medians as smooth_module
-from skdp.queries.smooth_sensitivity.ladders import cauchy_kappa
+from skdp.queries.smooth_sensitivity.ladders import student_kappa
 from skdp.queries.smooth_sensitivity.medians import order_window, smooth_sensitivity
 from tests.folding import each
 
@@ -275,7 +275,7 @@ def cauchy_loss(z, shift, s, s_other):
 @each("pair", PAIRS)
 def test_cauchy_noise_at_its_constant_is_pure_on_the_same_pairs(pair, epsilon):
     beta = epsilon / 2
-    kappa = cauchy_kappa(epsilon, beta)
+    kappa = student_kappa(epsilon, beta, 1)
     (f, s), (g, t) = ((median_and_local(X)[0], kappa * smooth(X, beta)) for X in PAIRS[pair])
     far_out = np.geomspace(1e-6, 1e6, 200_001)
     z = np.concatenate([-far_out[::-1], [0.0], far_out]) * s

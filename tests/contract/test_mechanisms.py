@@ -25,9 +25,9 @@ from skdp.core.clipping import isqrt_up
 from skdp.core.mechanisms import Cubes, Independent, Spherical, exponential_mechanism
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import SmoothMedian, SparseVector, workload_answer
-from skdp.queries.grouped_sums import joint_noise
+from skdp.queries.grouped_sums import Joint
 from skdp.queries.second_moments import Symmetric
-from skdp.queries.sparse_vector import threshold_scales
+from skdp.queries.workloads import threshold_scales
 from skdp.tabular import Bins, Domain, check_coded
 from tests.views import box_of
 
@@ -79,11 +79,10 @@ def of_cube(s, size=1000, entries=2):
 def of_groups(s, size=1000):
     """Return which of two groups' counts and sums say that the row is there."""
     here = row(s)
-    counts, sums = np.array([here, 1 - here]), np.array([[here * size], [(1 - here) * size]])
-    bounds = np.array([size, size])
-    counts, _, sums, _ = joint_noise(
-        s._meter, "groups", counts, sums, bounds, None, 0.5, s.adjacency
-    )
+    exact = np.array([[here, here * size], [1 - here, (1 - here) * size]])
+    bounds = Joint.of(s.adjacency, np.array([size, size]), 0.5)
+    counts, sums = np.hsplit(bounds.noised(s._meter, "groups", exact, None, 1.0)[0], [1])
+    counts = counts[:, 0]
     near = s._filter.epsilon / 4  # half of it for two groups, half of that for counts
     if not s.pure:
         return float(counts[0] - counts[1] + (sums[0, 0] - sums[1, 0]) / size)

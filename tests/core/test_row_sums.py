@@ -345,8 +345,10 @@ def test_a_unit_of_several_rows_replaces_some_and_adds_others():
 
 def test_what_no_bound_covers_is_refused_or_in_no_cell():
     assert Labels(2).of_rows(None, np.array([0, 1, 2, -1]))[:, 0].tolist() == [0, 1, -1, -1]
+    query = RowSum(One(), Labelled(Grid((np.array([0.0, 1.0, 2.0]),))))
+    query.cells.cells.edges[0][:] = [0.0, 2.0, 1.0]  # changed after it was made
     with pytest.raises(ValueError, match="ascending"):
-        Labelled(Grid((np.array([0.0, 2.0, 1.0]),))).check_table(None)
+        owned(query)
     with pytest.raises(ValueError, match="at least 128 steps"):
         Moments(ScaledBox(np.array([-1.0]), np.array([1.0]), 6)).check_table(None)
     Moments(ScaledBox(np.array([-1.0]), np.array([1.0]), 7)).check_table(None)

@@ -18,7 +18,7 @@ from scipy import stats
 
 from skdp.core import noise as sampling
 from skdp.core.noise import OSEntropy, SeededEntropy, deviates, exact
-from skdp.queries import wishart
+from skdp.queries import second_moments as wishart
 from tests.core.distributions import (
     ALPHA,
     REJECT,

@@ -14,7 +14,7 @@ import pytest
 
 from skdp.core import noise as sampling
 from skdp.core.noise import SeededEntropy, deviates, vectors
-from skdp.queries import wishart
+from skdp.queries import second_moments as wishart
 from tests.core.bits import ONES, Repeating
 from tests.folding import each
 

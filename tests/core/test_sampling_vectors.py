@@ -15,7 +15,7 @@ from scipy import special, stats
 
 from skdp.core import noise as sampling
 from skdp.core.noise import SeededEntropy, deviates
-from skdp.queries import wishart
+from skdp.queries import second_moments as wishart
 from tests.core.distributions import ALPHA, REJECT, edges_for, p_of_bins, rounded_laplace_cdf
 from tests.folding import each
 

@@ -16,7 +16,7 @@ from skdp import core
 from skdp.budget import gdp_mu
 from skdp.core import Sum, transcript
 from skdp.queries import BoxTree, CellQuantile, Grid, SecondMoment, row_counts
-from skdp.queries.grouped_sums import joint_noise
+from skdp.queries.grouped_sums import Joint
 from skdp.tabular import check_rows
 from tests.core.sessions import X, open_session
 from tests.folding import each
@@ -100,12 +100,10 @@ def test_joint_release_loses_exactly_what_the_share_allows(adjacency, delta, cou
     """Worst neighbours of the joint release, in its own distance, against its own sensitivity."""
     d, bound = 2, 1000
     session = open_session(delta=delta, adjacency=adjacency)
-    counts, sums = np.array([5, 7]), np.zeros((2, d), dtype=np.int64)
+    exact = np.column_stack([[5, 7], np.zeros((2, d), dtype=np.int64)])
     with transcript.record() as t:
-        joint_noise(
-            session._meter, "j", counts, sums, np.array([bound, bound // 2]), 0.5, count_share,
-            adjacency,
-        )  # fmt: skip
+        bounds = Joint.of(adjacency, np.array([bound, bound // 2]), count_share)
+        bounds.noised(session._meter, "j", exact, 0.5, 1.0)
     (entry,) = t.entries
     base = entry.exact
 

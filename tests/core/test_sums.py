@@ -29,7 +29,6 @@ from skdp.queries import (
     row_counts,
     second_moments,
     squared_offsets,
-    trees,
 )
 from skdp.queries import grouped_sums as groups
 from skdp.queries.images import Moments
@@ -168,13 +167,13 @@ def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeyp
     view = Ball(np.zeros(3), 2.0)
     box = Box(np.full(3, -2.0), np.full(3, 2.0))
     centers = np.array([[0.0, 0, 0], [1, 1, 0], [-1, 0, 0.5]])
-    geometry = trees.tree_geometry(box.half, 9)
+    geometry = groups.tree_geometry(box.half, 9)
 
     edges = [[learning.distance_edges(0.0, 12, upwards=up) for up in (False, True)]] * 3
 
     def everything(X):
         rows = rows_of(X)
-        table = trees.cell_table(rows, box, geometry)
+        table = groups.cell_table(rows, box, geometry)
         parts = [
             exact(RowSum(Values(view)), rows),
             *second_moments.exact_gram(rows, view),
@@ -266,22 +265,22 @@ def test_leaf_images_move_by_no_more_than_their_bound(widths):
     """A row more, and a row moved within its leaf: corners and random places, in integers."""
     half = np.array(widths, dtype=float)
     view = groups.ColumnBox(-half, half, half, bits=20)
-    geometry = trees.tree_geometry(view.half, 6, view.grid)
+    geometry = groups.tree_geometry(view.half, 6, view.grid)
     leaves = np.array([8, 9, 5, 6, 7 * 8, 7 * 8 + 1, 7 * 4 + 1, 15])
-    centers, reach = trees.leaf_geometry(geometry, leaves)
-    weights = trees.leaf_weights(reach, view.grid)
-    bounds = trees.image_bounds(reach, weights)
+    centers, reach = groups.leaf_geometry(geometry, leaves)
+    weights = groups.leaf_weights(reach, view.grid)
+    bounds = groups.image_bounds(reach, weights)
     assert np.all((weights > 0) == (reach > 0))
     rng = np.random.default_rng(3)
     for i, leaf in enumerate(leaves):
         low, high = geometry.low[leaf], geometry.high[leaf]
         start = rng.integers(-(10**6), 10**6, size=3) * (reach[i] > 0)
-        image = trees.leaf_image(start[None], weights[i : i + 1])
+        image = groups.leaf_image(start[None], weights[i : i + 1])
         moved = []
         for _ in range(50):
             corner = np.where(rng.random(3) < 0.5, low, high)
             row = corner if rng.random() < 0.7 else rng.integers(low, np.maximum(high, low) + 1)
-            other = trees.leaf_image((start + row - centers[i])[None], weights[i : i + 1])
+            other = groups.leaf_image((start + row - centers[i])[None], weights[i : i + 1])
             moved.append(other)
             assert math.sqrt(float(((other - image) ** 2).sum())) <= bounds[i]
         for a in moved[:20]:
@@ -324,12 +323,12 @@ def test_column_units_bound_the_total_and_each_column():
 @pytest.mark.parametrize("depth", [0, 1, 7, 12])
 def test_tree_counts_and_sums_equal_a_loop_over_the_boxes(sample, depth):
     box = Box([-2.0, -2.0, -1.0], [2.0, 2.0, 1.5])
-    geometry = trees.tree_geometry(box.half, depth)
-    table = trees.cell_table(rows_of(sample), box, geometry)
+    geometry = groups.tree_geometry(box.half, depth)
+    table = groups.cell_table(rows_of(sample), box, geometry)
     q = box.map(sample)
     for level in {0, depth // 2, depth}:
         nodes = np.arange(2**level, 2 ** (level + 1))
-        centers, reach = trees.leaf_geometry(geometry, nodes)
+        centers, reach = groups.leaf_geometry(geometry, nodes)
         low, high = geometry.low[nodes], geometry.high[nodes]
         counts, sums = table.node_counts(nodes), table.node_sums(nodes, centers)
         assert counts.sum() == len(sample)
@@ -342,7 +341,7 @@ def test_tree_counts_and_sums_equal_a_loop_over_the_boxes(sample, depth):
 
 
 def test_children_partition_their_parent_even_when_boxes_shrink_to_a_point():
-    geometry = trees.tree_geometry(np.array([2.0, 0.0]), 6)
+    geometry = groups.tree_geometry(np.array([2.0, 0.0]), 6)
     for node in range(1, 2**6):
         left, right = 2 * node, 2 * node + 1
         j = geometry.split_dims[int(math.log2(node))]
@@ -353,9 +352,9 @@ def test_children_partition_their_parent_even_when_boxes_shrink_to_a_point():
 
 
 def test_tree_cells_near_the_faces_keep_half_the_diagonal():
-    geometry = trees.tree_geometry(np.array([2.0**17, 2.0**16]), 10)
+    geometry = groups.tree_geometry(np.array([2.0**17, 2.0**16]), 10)
     leaves = np.arange(2**10, 2**11)
-    _, reach = trees.leaf_geometry(geometry, leaves)
+    _, reach = groups.leaf_geometry(geometry, leaves)
     half_sides = (geometry.high[leaves] - geometry.low[leaves]) / 2
     assert np.all(reach >= half_sides)
     assert np.all(reach <= half_sides + 1)
@@ -365,7 +364,7 @@ def test_the_tree_cuts_the_nominally_longest_side_whatever_the_grid_of_a_column(
     common = Box([0, 0, 0], [120, 2000, 1])
     own = groups.ColumnBox([0, 0, 0], [120, 2000, 1], [60, 1000, 0.5], bits=20)
     for view in (common, own):
-        dims = trees.tree_geometry(view.half, 7, view.grid).split_dims
+        dims = groups.tree_geometry(view.half, 7, view.grid).split_dims
         assert dims.tolist() == [1, 1, 1, 1, 1, 0, 1]
 
 

@@ -17,7 +17,6 @@ from skdp.queries import (
     moments,
     row_counts,
     squared_offsets,
-    trees,
 )
 from skdp.queries import grouped_sums as groups
 from skdp.tabular import check_labelled, check_rows, with_weights
@@ -60,12 +59,12 @@ OF_STEPS = np.array([2.0**-14, 2.0**-20, 2.0**-16])
 def weighted_groups(X, box, bits=24):
     """Return counts and sums of centres and of leaves, and squares, of rows with weights."""
     rows = with_weights(rows_of(X), X[:, 0], estimator="rows")
-    geometry = trees.tree_geometry(box.half, 5)
-    table = trees.cell_table(rows, box, geometry, 1.5)
+    geometry = groups.tree_geometry(box.half, 5)
+    table = groups.cell_table(rows, box, geometry, 1.5)
     offsets = squared_offsets(box, WEIGHTED_CENTERS, 1.5)
     offsets = replace(offsets, image=replace(offsets.image, one=2**20))
     return [
-        *groups.weighted_center_sums(rows, box, WEIGHTED_CENTERS, OF_STEPS, 40_000, 1.5, bits),
+        *groups.center_sums(rows, box, WEIGHTED_CENTERS, OF_STEPS, 40_000, 1.5, bits),
         offsets.exact(table_module.PrivateTable(rows, table_module.stability_of("replace_one"))),
         table.counts,
         table.sums,
@@ -78,7 +77,7 @@ def test_weighted_groups_equal_python_integers(sample, bits):
     counts, sums, squares, leaf_counts, leaf_sums = weighted_groups(sample, box, bits)
     nearest = groups.Nearest(box.low, box.high, WEIGHTED_CENTERS)
     parts = np.clip(sample[:, 0], 0.0, 1.5) / 1.5
-    geometry = trees.tree_geometry(box.half, 5)
+    geometry = groups.tree_geometry(box.half, 5)
     low, high = (side[32:] for side in (geometry.low, geometry.high))
     total, found, square = [0] * 3, [[0] * 3 for _ in range(3)], [0] * 3
     leaves, added = [0] * 32, [[0] * 3 for _ in range(32)]
@@ -108,7 +107,7 @@ def test_a_tree_of_weighted_rows_refuses_more_steps_than_are_exact():
     table = table_module.PrivateTable(rows, table_module.stability_of("replace_one"))
     fine = Box([-1, -1], [1, 1], bits=24)
     with pytest.raises(ValueError, match=r"2\*\*20 steps"):
-        trees.Tree(table, None, fine, 3, 1.0)
+        groups.Tree(table, None, fine, 3, 1.0)
 
 
 def test_weights_equal_python_integers(sample):
@@ -149,7 +148,7 @@ def test_weighted_statistics_do_not_depend_on_order_chunks_or_threads(sample, mo
 def test_python_integers_take_over_where_int64_could_overflow(sample, monkeypatch):
     box = Box(np.full(3, -2.0), np.full(3, 2.0))
     reference = weighted_sums(sample, box) + weighted_groups(sample, box)
-    for module in (sums, groups, trees):
+    for module in (sums, groups):
         monkeypatch.setattr(module, "total_dtype", lambda rows, largest: object)
     for one, other in zip(
         reference, weighted_sums(sample, box) + weighted_groups(sample, box), strict=True

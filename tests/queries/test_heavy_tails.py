@@ -41,6 +41,11 @@ def p_of_bins(values, edges, cdf):
     return stats.chi2.sf(statistic, len(expected) - 1)
 
 
+def draws(nu, scale, n, entropy):
+    """Return n draws with one scale."""
+    return rounded_student_t(nu, np.full(n, scale, dtype=object), entropy=entropy)
+
+
 def edges_of(nu, scale):
     if scale < 20:
         return np.arange(-60, 61)
@@ -59,7 +64,7 @@ def test_distribution(nu, scale):
         return law.cdf((k + 0.5) / size)
 
     def draw(factor=Fraction(1)):
-        return rounded_student_t(nu, Fraction(scale) * factor, N, entropy=SeededEntropy(31))
+        return draws(nu, Fraction(scale) * factor, N, SeededEntropy(31))
 
     assert p_of_bins(draw(), edges, cdf) > ALPHA
     for wrong in (Fraction(2, 3), Fraction(3, 2)):
@@ -69,7 +74,7 @@ def test_distribution(nu, scale):
 @pytest.mark.parametrize("nu", [1, 3])
 def test_kolmogorov_and_the_tails(nu):
     """Two comparisons: at 2**30 the rounding is invisible; the far tail has its share too."""
-    values = rounded_student_t(nu, 2**30, N, entropy=SeededEntropy(32)) / 2.0**30
+    values = draws(nu, 2**30, N, SeededEntropy(32)) / 2.0**30
     assert stats.kstest(values, stats.t(nu).cdf).pvalue > ALPHA
     far = stats.t(nu).isf(0.0005)
     assert stats.binomtest(int((np.abs(values) > far).sum()), N, 0.001).pvalue > ALPHA
@@ -78,7 +83,7 @@ def test_kolmogorov_and_the_tails(nu):
 @pytest.mark.parametrize("scale", [2.0**45, 2.0**52])
 def test_low_bits_are_fair(scale):
     """Two comparisons: what certified rounding gives at scales where floats have no such bits."""
-    values = rounded_student_t(1, scale, 20_000, entropy=SeededEntropy(33))
+    values = draws(1, scale, 20_000, SeededEntropy(33))
     counts = np.bincount([int(v) & 15 for v in values], minlength=16)
     assert stats.chisquare(counts).pvalue > ALPHA
 
@@ -125,7 +130,7 @@ def test_rounding_equals_high_precision(nu, scale, imprecise, monkeypatch):
     given(monkeypatch, x)
     monkeypatch.setattr(exact, "SLACK", imprecise)
     source = Repeating(0x9E3779B97F4A7C15)
-    got = rounded_student_t(nu, scale, 60, entropy=source)
+    got = draws(nu, scale, 60, source)
     assert got.tolist() == ideals(source, x, nu, scale)
     if imprecise:
         assert source.drawn >= 8 * 60 * (nu + 1)
@@ -145,7 +150,7 @@ def test_next_to_a_half_integer_more_bits_are_drawn(nu, word, side, monkeypatch)
         wanted = (12345 + mpmath.mpf(1) / 2 + side * mpmath.mpf(2) ** -150) / ratio
         scale = Fraction(int(mpmath.floor(wanted * mpmath.mpf(2) ** 200)), 1 << 200)
     given(monkeypatch, x)
-    assert rounded_student_t(nu, scale, entropy=source) == (12346 if side > 0 else 12345)
+    assert draws(nu, scale, 1, source).tolist() == [12346 if side > 0 else 12345]
     assert source.drawn >= 2 * 8 * (nu + 1)
 
 
@@ -153,66 +158,54 @@ def test_a_denominator_of_which_no_bit_is_known(monkeypatch):
     x = [1.0, 0.0, -1.0, -(2.0**-48)]
     given(monkeypatch, x)
     source = Repeating(1 << 60)
-    got = rounded_student_t(1, 3, 2, entropy=source)
+    got = draws(1, 3, 2, source)
     assert got.tolist() == ideals(source, x, 1, Fraction(3))
     assert got[0] > 2**48 and got[1] < -(2**48)
 
 
 def test_huge_deviates_and_results_beyond_int64(monkeypatch):
     given(monkeypatch, [0.0, 1.0, 1.0, 1.0], {0: (-(40 << 48), 48)})
-    got = rounded_student_t(1, 2**70, 2, entropy=Repeating(0))
+    got = draws(1, 2**70, 2, Repeating(0))
     assert got.dtype == object
     assert got.tolist() == [-40 * 2**70, 2**70]
     monkeypatch.undo()
-    many = rounded_student_t(1, 2.0**52, 20_000, entropy=SeededEntropy(3))
+    many = draws(1, 2.0**52, 20_000, SeededEntropy(3))
     assert many.dtype == object and max(abs(v) for v in many) > 2**63
     assert all(isinstance(v, int) for v in many)
 
 
 def test_blocks_do_not_show(monkeypatch):
-    whole = rounded_student_t(3, 1000.0, 5000, entropy=SeededEntropy(4))
+    whole = draws(3, 1000.0, 5000, SeededEntropy(4))
     monkeypatch.setattr(ladders, "_VALUES", 64)
-    np.testing.assert_array_equal(
-        rounded_student_t(3, 1000.0, 5000, entropy=SeededEntropy(4)), whole
-    )
+    np.testing.assert_array_equal(draws(3, 1000.0, 5000, SeededEntropy(4)), whole)
 
 
 # --- arguments ------------------------------------------------------------------------------------
 
 
 def test_shapes_and_types():
-    assert isinstance(rounded_student_t(1, 5), int)
-    assert rounded_student_t(1, 5, 0).shape == (0,)
-    assert rounded_student_t(1, 5, (2, 3)).shape == (2, 3)
-    assert rounded_student_t(1, [1.0, 2.0]).shape == (2,)
-    scales = np.array([Fraction(1, 2**90), Fraction(2**60, 7)], dtype=object)
-    values = rounded_student_t(2, scales, (500, 2), entropy=SeededEntropy(1))
-    assert not values[:, 0].any() and np.median(np.abs(values[:, 1].astype(float))) > 2**55
-    one = rounded_student_t(1, 1000 / 3, 50, entropy=SeededEntropy(2))
+    assert draws(1, 5, 0, None).shape == (0,)
+    scales = np.tile(np.array([Fraction(1, 2**90), Fraction(2**60, 7)], dtype=object), 500)
+    values = rounded_student_t(2, scales, entropy=SeededEntropy(1))
+    assert not values[::2].any() and np.median(np.abs(values[1::2].astype(float))) > 2**55
+    one = draws(1, 1000 / 3, 50, SeededEntropy(2))
     same = rounded_student_t(1, np.full(50, 1000 / 3), entropy=SeededEntropy(2))
     np.testing.assert_array_equal(one, same)
-    again = rounded_student_t(1, Fraction(1000 / 3), 50, entropy=SeededEntropy(2))
-    np.testing.assert_array_equal(one, again)
+    np.testing.assert_array_equal(one, draws(1, Fraction(1000 / 3), 50, SeededEntropy(2)))
 
 
 @each("bad", [0, -1, 0.0, math.inf, math.nan, 2**81, Fraction(1, 2**101)])
 def test_bad_scales(bad):
-    for scale in (bad, [bad]):
-        with pytest.raises(ValueError, match="scale"):
-            rounded_student_t(1, scale)
+    with pytest.raises(ValueError, match="scale"):
+        rounded_student_t(1, [bad])
 
 
 def test_bad_arguments():
-    with pytest.raises(TypeError, match="scale"):
-        rounded_student_t(1, "1")
-    with pytest.raises(TypeError, match="scale"):
-        rounded_student_t(1, True)
-    with pytest.raises(ValueError, match="broadcast"):
-        rounded_student_t(1, [1.0, 2.0], 3)
-    with pytest.raises(ValueError, match="size"):
-        rounded_student_t(1, 1, -1)
+    for bad in ("1", True):
+        with pytest.raises(TypeError, match="scale"):
+            rounded_student_t(1, [bad])
     for nu in (0, 1025):
         with pytest.raises(ValueError, match="nu"):
-            rounded_student_t(nu, 1)
+            rounded_student_t(nu, [1])
     with pytest.raises(TypeError, match="nu"):
-        rounded_student_t(1.5, 1)
+        rounded_student_t(1.5, [1])

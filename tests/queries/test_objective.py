@@ -22,7 +22,7 @@ from skdp.core.table import PrivateTable, stability_of
 from skdp.exceptions import PrivacyLeakError
 from skdp.loss.conversions import gdp_delta
 from skdp.queries import LogisticObjective, StandardBall, images, views
-from skdp.queries import objective as of
+from skdp.queries import logistic as of
 from skdp.tabular import check_labelled
 from tests.folding import each
 

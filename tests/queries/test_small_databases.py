@@ -29,7 +29,6 @@ from skdp.queries import (
     n_multisets,
     public_tables,
     table_rate,
-    threshold_lattice,
 )
 from skdp.queries import small_databases as small_tables
 from skdp.tabular import Domain, check_coded, check_rows
@@ -266,7 +265,7 @@ def test_paths_and_lists_are_one_mechanism():
     workload = Workload((5,), [Prefixes(0)])
     counts = np.bincount(rows[:, 0], minlength=5)
     for z in all_tables(5, 3):
-        path = threshold_lattice.path_score(np.cumsum(counts), np.array(z), 3)
+        path = small_tables.path_score(np.cumsum(counts), np.array(z), 3)
         assert path == score_of(workload, counts, z)
 
 

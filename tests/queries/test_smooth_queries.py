@@ -22,7 +22,7 @@ from skdp.loss.conversions import pure_epsilon_from_mu
 from skdp.queries import SmoothMedian, SpanningCost
 from skdp.queries.smooth_sensitivity import ladders as smooth
 from skdp.queries.smooth_sensitivity import medians as order
-from skdp.queries.smooth_sensitivity import spanning_trees as spanning
+from skdp.queries.smooth_sensitivity import medians as spanning
 from skdp.queries.smooth_sensitivity.ladders import STEPS, Ladder, student_kappa
 from skdp.tabular import check_rows
 from tests.folding import each
@@ -53,6 +53,12 @@ def open_session(X=TABLE, *, epsilon=1.0, delta=0.0, apart=0.0, adjacency=R, see
     )
 
 
+def noise_of(meter, parts, share, noise="cauchy"):
+    """Return the noise that each of some numbers gets for a share."""
+    level, delta = meter.level(share), meter.separate_delta
+    return smooth.part_noise(level, [1] * parts, pure=meter.pure, delta=delta, noise=noise)
+
+
 @each("adjacency", RELATIONS)
 @each("delta", [0.0, 1e-6])
 @each("noise", ["cauchy", "student", "laplace"])
@@ -80,7 +86,7 @@ def test_the_noise_has_the_scale_of_the_smooth_sensitivity(noise):
         session.answer(SmoothMedian(box_of(session, -6, 6), noise=noise))
     (entry,) = t.entries
     f, level = entry.exact[0]
-    how = smooth.smooth_noise(session._meter, d, 1.0, noise=noise)
+    how = noise_of(session._meter, d, 1.0, noise=noise)
     assert how.epsilon == pytest.approx(1.0)
     width = 2 * int(box_of(session, -6, 6).half[0])
     scale = float(how.kappa * Ladder(width, how.beta / STEPS).scale(level))
@@ -156,7 +162,7 @@ def test_ties_never_end_the_noise():
         session = open_session(X, epsilon=20.0)
         release = session.answer(SmoothMedian(box_of(session, -1, 1)))
     np.testing.assert_allclose(release.value, 0.5, atol=1e-3)
-    how = smooth.smooth_noise(session._meter, 2, 1.0)
+    how = noise_of(session._meter, 2, 1.0)
     (entry,) = t.entries
     ladder = Ladder(2**18, how.beta / STEPS)
     assert entry.exact[0, 1] == ladder.last and ladder.scale(ladder.last) > 0
@@ -210,7 +216,7 @@ def test_laplace_has_a_delta_of_its_own_once():
     with pytest.raises(PrivacyLeakError, match="already"):
         session.answer(SmoothMedian(box_of(session, -1, 1), noise="laplace"), 0.25)
     assert session.remaining == Fraction(3, 4)
-    how = smooth.smooth_noise(session._meter, 4, 0.5, noise="laplace")
+    how = noise_of(session._meter, 4, 0.5, noise="laplace")
     assert how.delta * 4 <= 1e-6 and how.epsilon * 4 <= 0.5
 
 
@@ -224,7 +230,7 @@ def test_shares_beyond_the_allowance_are_refused():
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_each_feature_has_its_part(delta):
     session = open_session(delta=delta)
-    each = smooth.smooth_noise(session._meter, 5, 0.5).epsilon
+    each = noise_of(session._meter, 5, 0.5).epsilon
     if not delta:
         assert each == pytest.approx(0.1) and 5 * Fraction(each) <= HALF
     else:

@@ -29,7 +29,7 @@ from skdp.queries import (
     row_counts,
     workload_answer,
 )
-from skdp.queries.sparse_vector import comparison_margin, threshold_scales
+from skdp.queries.workloads import comparison_margin, threshold_scales
 from skdp.tabular import Domain, check_coded
 from tests.folding import each
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdp.core.noise import SeededEntropy
-from skdp.queries import threshold_lattice as lattice
-from skdp.queries.threshold_lattice import n_multisets, threshold_table
+from skdp.queries import small_databases as lattice
+from skdp.queries.small_databases import n_multisets, threshold_table
 from tests.queries.test_quantile_distributions import is_like
 
 

@@ -112,8 +112,8 @@ BUGS = (
     ),
     _bug(
         "K-norm noise has a quarter of its scale", "core.mechanisms",
-        "samplers.k_norm(exact.size // parts, scale,",
-        "samplers.k_norm(exact.size // parts, scale / 4,",
+        "samplers.k_norm(d, scale,",
+        "samplers.k_norm(d, scale / 4,",
         f"{SCALES}test_noise[pure]",
     ),
     _bug(

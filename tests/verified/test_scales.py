@@ -396,7 +396,7 @@ class Drawn:
         self.calls.append(("symmetrized_wishart", scale))
         return np.ones((d, d), dtype=np.int64)
 
-    def choose(self, scored, eta, entropy):
+    def choose(self, scored, eta, entropy, **options):
         self.calls.append(("choose", eta))
         return 0
 

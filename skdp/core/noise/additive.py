@@ -38,11 +38,6 @@ from skdp.core.noise.deviates import BITS, LIMIT, Deviates, draw_laplace, draw_n
 from skdp.core.noise.entropy import Entropy, resolve
 from skdp.core.noise.exact import as_rational, as_shape, check_scales, put
 
-__all__ = [
-    "discrete_laplace",
-    "rounded_gaussian",
-]
-
 # Of a scale, in grid steps: what `round_scaled` has bounds for.
 _LEAST, _LARGEST = Fraction(1, 1 << 100), Fraction(1 << 52)
 
@@ -61,12 +56,6 @@ def discrete_laplace(
     **Guarantee.** Exactly distributed for every rational scale, given fair independent bits.
     **Privacy.** Added to an integer statistic of L1 sensitivity s, it is (s / scale)-DP. The
     caller charges.
-
-    Examples
-    --------
-    >>> from skdp.core.noise import SeededEntropy, discrete_laplace
-    >>> discrete_laplace(1000, (2, 3), entropy=SeededEntropy(0)).shape
-    (2, 3)
     """
     t = as_rational(scale, "scale", _LEAST, _LARGEST)
     shape = as_shape(size)
@@ -111,12 +100,6 @@ def rounded_gaussian(sigma: Any, size: Any = None, *, entropy: Entropy | None = 
     **Guarantee.** Exactly distributed, given fair independent bits.
     **Privacy.** Added to an integer statistic of L2 sensitivity s, it is (s / sigma)-GDP. The
     caller charges.
-
-    Examples
-    --------
-    >>> from skdp.core.noise import SeededEntropy, rounded_gaussian
-    >>> rounded_gaussian([1e3, 2e3], (5, 2), entropy=SeededEntropy(0)).shape
-    (5, 2)
     """
     shape = as_shape(size)
     source = resolve(entropy)

@@ -45,15 +45,6 @@ from skdp.core.noise import exact
 from skdp.core.noise.entropy import Entropy
 from skdp.core.noise.exact import bits_of, exp_bracket
 
-__all__ = [
-    "BITS",
-    "LIMIT",
-    "Deviates",
-    "draw_laplace",
-    "draw_normal",
-    "draw_uniform",
-]
-
 BITS = 48  # of a prefix after the binary point: 6 for the cell, 42 for the position in it
 LIMIT = 16  # prefixes with |x| < 16 have at most 52 bits: exact in float64
 _TABLE_BITS = 14

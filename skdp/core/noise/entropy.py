@@ -21,15 +21,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = [
-    "Entropy",
-    "OSEntropy",
-    "SeededEntropy",
-    "lent_generators",
-    "public_generator",
-    "resolve",
-]
-
 
 class Entropy(Protocol):
     """A stream of independent fair bits."""
@@ -42,13 +33,7 @@ class Entropy(Protocol):
 
 
 class OSEntropy:
-    """The operating system's generator, ``os.urandom``; safe over fork and threads.
-
-    Examples
-    --------
-    >>> OSEntropy().words(3).shape
-    (3,)
-    """
+    """The operating system's generator, ``os.urandom``; safe over fork and threads."""
 
     def bytes(self, n: int) -> bytes:
         """Return `n` bytes from the operating system."""
@@ -71,11 +56,6 @@ class SeededEntropy:
 
     - `seed`: Any integer, negative ones included.
     - `digest`: What separates this stream from others with the same seed.
-
-    Examples
-    --------
-    >>> SeededEntropy(0, b"a").bytes(2) == SeededEntropy(0, b"a").bytes(2)
-    True
     """
 
     def __init__(self, seed: int, digest: bytes = b"") -> None:
@@ -152,12 +132,6 @@ def public_generator(seed_material: bytes | None) -> np.random.Generator:
 
     - `seed_material`: Public bytes (a random_state and the releases so far), or None for fresh
       randomness.
-
-    Examples
-    --------
-    >>> a, b = public_generator(b"x"), public_generator(b"x")
-    >>> bool(a.random() == b.random())
-    True
     """
     if seed_material is None:
         material = os.urandom(32)

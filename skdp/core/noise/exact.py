@@ -16,17 +16,6 @@ import numpy as np
 
 from skdp.core.noise.entropy import Entropy, resolve
 
-__all__ = [
-    "as_order",
-    "as_rational",
-    "as_shape",
-    "bits_of",
-    "check_scales",
-    "exp_bracket",
-    "put",
-    "uniform_below",
-]
-
 #: Added to the error bound of every floating-point filter. Zero in use. The tests raise it, so that
 #: decisions which are almost never in doubt take the exact path, and check that nothing changes.
 SLACK = 0.0
@@ -143,11 +132,6 @@ def uniform_below(n: int, *, entropy: Entropy | None = None) -> int:
     - `n`: At least 1.
     - `entropy`: None: the operating system.
     - raises ValueError: if `n` is less than 1.
-
-    Examples
-    --------
-    >>> uniform_below(1)
-    0
     """
     if n < 1:
         raise ValueError("n must be at least 1.")

@@ -29,11 +29,6 @@ from skdp.core.noise import exact
 from skdp.core.noise.entropy import Entropy, resolve
 from skdp.core.noise.exact import as_rational, bits_of, exp_bracket
 
-__all__ = [
-    "exp_weights",
-    "exponential_mechanism",
-]
-
 _DIGIT = 6  # bits of a score handled by one table; pairs of tables are multiplied out
 _MAX_ETA = Fraction(1 << 60)
 
@@ -66,12 +61,6 @@ def exponential_mechanism(
 
     **Guarantee.** Exactly distributed, given fair independent bits.
     **Privacy.** (2 eta s)-DP for scores of sensitivity s. The caller charges.
-
-    Examples
-    --------
-    >>> from skdp.core.noise import exponential_mechanism
-    >>> exponential_mechanism([0, 100_000], 1.0)
-    0
     """
     rate = as_rational(eta, "eta", Fraction(0), _MAX_ETA)
     live, score, count = _candidates(scores, multiplicities)

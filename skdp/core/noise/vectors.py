@@ -33,10 +33,6 @@ from skdp.core.noise.deviates import BITS, Deviates, draw_laplace, draw_normal, 
 from skdp.core.noise.entropy import Entropy, resolve
 from skdp.core.noise.exact import as_order, as_rational, as_shape, check_scales, put
 
-__all__ = [
-    "k_norm",
-]
-
 _MIN_SCALE = Fraction(1, 1 << 100)
 _MAX_SCALE = Fraction(1 << 52)
 _MAX_DIMENSION = 1 << 20
@@ -67,12 +63,6 @@ def k_norm(
     **Guarantee.** Each coordinate is the nearest integer to that of the ideal vector, exactly.
     **Privacy.** Added to an integer statistic of sensitivity s in that norm, it is
     (s / scale)-DP. The caller charges.
-
-    Examples
-    --------
-    >>> from skdp.core.noise import SeededEntropy, k_norm
-    >>> k_norm(3, 1024.0, 4, entropy=SeededEntropy(0)).shape
-    (4, 3)
     """
     d = as_order(shape_d, "shape_d", _MAX_DIMENSION)
     rows = as_shape(size)

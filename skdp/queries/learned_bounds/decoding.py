@@ -23,23 +23,6 @@ from scipy.special import log_ndtr, ndtri
 from skdp.core.clipping import Floats
 from skdp.queries.learned_bounds.tails import NO_TAILS, Tails, beyond_ends, given_rows_outside
 
-__all__ = [
-    "NO_END",
-    "End",
-    "LearnedBox",
-    "Side",
-    "audited_box",
-    "box_for_all",
-    "box_of_ends",
-    "box_within_types",
-    "ends_of_sides",
-    "is_doubtful",
-    "joined_box",
-    "noise_level",
-    "prior",
-    "unsound_box",
-]
-
 Ints = NDArray[np.int64]
 
 WIDTHS = (1, 2, 4, 8, 12)  # of runs of bins that are held against the noise

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from skdp.core import noise as samplers
 from skdp.core.clipping import Floats
 from skdp.core.mechanisms import Independent
-from skdp.core.privacy_filter import Share, current_transcript
+from skdp.core.privacy_filter import Meter, Share, current_transcript, in_transcript
 from skdp.core.query import Measurement, reviewed
-from skdp.core.table import REPLACE_ONE, fold
+from skdp.core.table import REPLACE_ONE, PrivateTable, fold
 from skdp.queries.cells import check_center
 from skdp.queries.histograms import histogram_sensitivity
 from skdp.queries.learned_bounds.decoding import (
@@ -47,18 +47,6 @@ from skdp.queries.quantiles import recursion, rounds_of
 from skdp.queries.ranked_columns import Part, RankedColumn, Runs, choose, gathered
 from skdp.queries.samples import RATE_BITS, draw_poisson
 from skdp.tabular.rows import Rows
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-    from skdp.core.table import PrivateTable
-
-__all__ = [
-    "FloatLattice",
-    "LearnedBounds",
-    "LearningPlan",
-    "NormMedian",
-    "plan_learning",
-]
 
 Ints = NDArray[np.int64]
 
@@ -636,10 +624,8 @@ def _medians(
         n, blocks = _read(table, meter, image, features, part)
         columns = lattice.columns(blocks, n, near, len(features))
         for j, column in zip(features, columns, strict=True):
-            # The number of runs tells of the rows: in a transcript they are one object.
-            exact = np.empty(1, dtype=object)
-            if current_transcript() is not None:
-                exact[0] = [column.runs()]
+            # The number of runs tells of the rows.
+            exact = in_transcript(lambda: [column.runs()])  # noqa: B023
 
             def draw(column: WeightedColumn = column) -> NDArray:
                 return np.array([column.choose(eta, meter.entropy)], dtype=np.int64)

@@ -23,14 +23,6 @@ from scipy.special import gammaln, ndtr, ndtri
 
 from skdp.core.clipping import Floats
 
-__all__ = [
-    "NO_TAILS",
-    "Beyond",
-    "Tails",
-    "beyond_ends",
-    "given_rows_outside",
-]
-
 _SLOPES = np.geomspace(1.0, 40.0, 18)
 _BENDS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 _BEND_WEIGHTS = (3.0, 3.0, 3.0, 3.0, 2.0, 1.5, 1.0, 0.5, 0.3, 0.2, 0.2)

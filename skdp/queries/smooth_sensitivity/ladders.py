@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,29 +30,13 @@ from skdp.core.noise.deviates import BITS, Deviates, draw_normal
 from skdp.core.noise.entropy import Entropy, resolve
 from skdp.core.noise.exact import (
     as_order,
-    as_rational,
-    as_shape,
     check_scales,
     exp_bracket,
     put,
 )
-from skdp.core.privacy_filter import Share, exact_fraction
+from skdp.core.privacy_filter import Meter, Share, exact_fraction
 from skdp.loss import conversions
 from skdp.loss.conversions import round_up
-
-if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
-
-__all__ = [
-    "Ladder",
-    "SmoothNoise",
-    "cauchy_kappa",
-    "choose_noise",
-    "laplace_kappa",
-    "planned_noise",
-    "rounded_student_t",
-    "student_kappa",
-]
 
 _SMALLEST_DELTA = 1e-250
 NOISES = ("cauchy", "student", "laplace")
@@ -69,22 +53,6 @@ LARGEST_SCALE = {"cauchy": 2.0**80, "student": 2.0**80, "laplace": 2.0**52}
 # --- admissible noise ----------------------------------------------------------------------------
 
 
-def cauchy_kappa(epsilon: float, beta: float) -> float:
-    """Return the least kappa with which f + kappa S Cauchy is epsilon-DP, rounded up.
-
-    Guarantee: that of `student_kappa` with nu = 1.
-
-    - `epsilon`: In (0, 500].
-    - `beta`: In [0, epsilon).
-
-    Examples
-    --------
-    >>> round(cauchy_kappa(0.1, 0.05), 2)
-    11.26
-    """
-    return student_kappa(epsilon, beta, 1)
-
-
 def student_kappa(epsilon: float, beta: float, nu: int) -> float:
     """Return the least kappa with which f + kappa S T_nu is epsilon-DP, rounded up.
 
@@ -93,7 +61,12 @@ def student_kappa(epsilon: float, beta: float, nu: int) -> float:
 
     - `epsilon`: In (0, 500].
     - `beta`: In [0, epsilon / nu).
-    - `nu`: Degrees of freedom, at least 1.
+    - `nu`: Degrees of freedom, at least 1; 1 for Cauchy noise.
+
+    Examples
+    --------
+    >>> round(student_kappa(0.1, 0.05, 1), 2)
+    11.26
     """
     # Differences in rational numbers: in floats they would cancel near beta = epsilon / nu.
     e, b = Fraction(epsilon), Fraction(beta)
@@ -153,7 +126,7 @@ class SmoothNoise:
         exact[:] = scales
         if self.kind == "laplace":  # K-norm noise in one dimension is a rounded Laplace variable
             return np.asarray(samplers.k_norm(1, exact, len(scales), entropy=entropy))[:, 0]
-        return np.asarray(rounded_student_t(self.nu, exact, entropy=entropy))
+        return rounded_student_t(self.nu, exact, entropy=entropy)
 
 
 def choose_noise(kind: str, epsilon: float, *, delta: float = 0.0, nu: int = 3) -> SmoothNoise:
@@ -246,23 +219,6 @@ def _moved(ladders: list[Ladder]) -> Callable[[NDArray, NDArray], float]:
         return float(worst)
 
     return distance
-
-
-def smooth_noise(
-    meter: Meter,
-    parts: int,
-    share: Share = None,
-    *,
-    noise: str = "cauchy",
-    nu: int = 3,
-) -> SmoothNoise:
-    """Return the noise that each of `parts` numbers gets for a share; takes nothing.
-
-    Each number gets epsilon / parts in a pure session, the pure epsilon of mu**2 / parts in a
-    Gaussian one; Laplace noise `separate_delta` / parts beside it.
-    """
-    level, delta = meter.level(share), meter.separate_delta
-    return part_noise(level, [1] * parts, pure=meter.pure, delta=delta, noise=noise, nu=nu)
 
 
 def part_noise(
@@ -364,44 +320,24 @@ _VALUES = 1 << 14  # deviates a float pass looks at
 _GUARD = 16  # further bits of a square root of a quotient
 
 
-def rounded_student_t(
-    nu: int, scale: Any, size: Any = None, *, entropy: Entropy | None = None
-) -> Any:
+def rounded_student_t(nu: int, scales: Any, *, entropy: Entropy | None = None) -> np.ndarray:
     """Draw the nearest integers to scale * T, T of Student's distribution with nu degrees.
 
     Guarantee: exactly distributed, given fair independent bits; Python integers if one does not fit
-    int64. Scales count at their exact rational values, in [2**-100, 2**80], and are broadcast to
-    `size` (None: the shape of `scale`; a scalar gives an int). nu is in [1, 1024]; no charge here.
+    int64. Scales, one a draw, count at their exact rational values, in [2**-100, 2**80]. nu is in
+    [1, 1024]; no charge here.
     """
-    degrees = as_order(nu, "nu", _MAX_DEGREES)
-    shape = as_shape(size)
-    source = resolve(entropy)
-    if np.ndim(scale) == 0:
-        n = 1 if shape is None else math.prod(shape)
-        common = as_rational(scale, "scale", _SMALLEST_SCALE, _LARGEST_STUDENT_SCALE)
-        out = _draw(degrees, np.full(1, float(common)), [common], n, source)
-        return int(out[0]) if shape is None else out.reshape(shape)
-    scales = check_scales(scale, "scale", _SMALLEST_SCALE, _LARGEST_STUDENT_SCALE)
-    shape = scales.shape if shape is None else shape
-    try:
-        scales = np.broadcast_to(scales, shape).ravel()
-    except ValueError:
-        raise ValueError("scale must broadcast to size.") from None
-    out = _draw(degrees, scales.astype(np.float64), scales, scales.size, source)
-    return out.reshape(shape)
-
-
-def _draw(nu: int, factor: np.ndarray, scales: Any, n: int, entropy: Entropy) -> np.ndarray:
-    """Draw n values; `factor` (floats) and `scales` (exact) have length n, or 1 for all."""
-    width = nu + 1
-    drawn = draw_normal(n * width, entropy)
+    width = as_order(nu, "nu", _MAX_DEGREES) + 1
+    scales = check_scales(scales, "scales", _SMALLEST_SCALE, _LARGEST_STUDENT_SCALE)
+    n, factor, source = scales.size, scales.astype(np.float64), resolve(entropy)
+    drawn = draw_normal(n * width, source)
     out = np.empty(n, dtype=np.int64)
     step = max(1, _VALUES // width)
     doubtful = [np.array(sorted({k // width for k in drawn.held}), dtype=np.intp)]
     for start in range(0, n, step):
         part = slice(start, min(start + step, n))
         g = drawn.x[part.start * width : part.stop * width].reshape(-1, width)
-        sure = _round(g, factor if len(factor) == 1 else factor[part], out[part])
+        sure = _round(g, factor[part], out[part])
         doubtful.append(np.flatnonzero(~sure) + start)
     where = np.unique(np.concatenate(doubtful))
     bits = BITS
@@ -410,8 +346,8 @@ def _draw(nu: int, factor: np.ndarray, scales: Any, n: int, entropy: Entropy) ->
         uncertain = []
         for start in range(0, where.size, step):
             now = where[start : start + step]
-            exact_scales = [Fraction(scales[0 if len(scales) == 1 else k]) for k in now.tolist()]
-            values, sure = _round_exactly(drawn, exact_scales, now, nu, bits, entropy)
+            exact_scales = [Fraction(scale) for scale in scales[now].tolist()]
+            values, sure = _round_exactly(drawn, exact_scales, now, nu, bits, source)
             out = put(out, now[sure], values[sure].tolist())
             uncertain.append(now[~sure])
         where = np.concatenate(uncertain)
