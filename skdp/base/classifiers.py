@@ -279,7 +279,7 @@ _SHARES_OF_FEW = (
     "bounds, or take more rows or a larger epsilon"
 )
 _NO_CLASS = (
-    "{}: no class had enough rows to be selected, so there is nothing to predict. State them, "
+    "{}: no class had enough rows to be selected, so every predicted label is missing. State them, "
     "classes=[...], or take a larger epsilon or delta; for a y of many different numbers, take a "
     "regressor"
 )
@@ -367,6 +367,8 @@ class ExactScoreMixin:
             Exact, so as private as the rows are.
         """
         predicted = self.predict(X)
+        if not len(getattr(self, "classes_", "?")):
+            return 0.0  # missing labels are right for no row
         measure = accuracy_score if is_classifier(self) else r2_score
         with suppress_warnings():  # a bad target would decide whether there is a warning
             return float(
@@ -606,10 +608,12 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         Returns
         -------
         labels : ndarray of shape (n_samples,)
+            NaN, with a warning, if no class had enough rows to be selected.
         """
         logits = self._scores(X)
         if len(self.classes_) == 0:
-            raise ValueError(_NO_CLASS.format(type(self).__name__))
+            warnings.warn(_NO_CLASS.format(type(self).__name__), stacklevel=outside_level())
+            return np.full(len(logits), np.nan)
         if len(self.classes_) == 1:
             return np.repeat(self.classes_, len(logits))
         if logits.shape[1] == 1:
