@@ -318,9 +318,10 @@ class PresentValues(Image):
         n, n_std = np.ones(d), np.zeros(d)
         if count is not None:
             n[:], n_std[:] = float(count.value), float(count.std)
-        n[counted], n_std[counted] = np.maximum(sums[d:] / self.count, 1.0), std / self.count
-        mean = np.clip(sums[:d] / n / view.steps, -1.0, 1.0)
-        error = np.hypot(std / n / view.steps, mean * n_std / n)  # to first order
+        n[counted], n_std[counted] = sums[d:] / self.count, std / self.count
+        rows = np.maximum(n, 1.0)
+        mean = np.clip(sums[:d] / rows / view.steps, -1.0, 1.0)
+        error = np.hypot(std / rows / view.steps, mean * n_std / rows)  # to first order
         answer = released(view.middle + view.half_width * mean, view.half_width * error)
         return replace(answer, count=released(n, n_std))
 
