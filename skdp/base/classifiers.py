@@ -26,7 +26,7 @@ from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.core import Mean, ScaledBox, Session
 from skdp.exceptions import outside_level
 from skdp.parameters import check_bounds, check_classes, check_size, naming
-from skdp.planning import Allowance, bounds_in, learned_before, row_count
+from skdp.planning import Allowance, bounds_in, learned_before, row_count, weight_bound_in
 from skdp.queries import (
     Labels,
     LearnedBounds,
@@ -258,7 +258,9 @@ def warn_of_column(y: Any) -> None:
         )
 
 
-_OF_EVERY_FIT = {"classes_", "feature_names_in_", "max_rows_per_unit_", "n_features_in_"}
+_OF_EVERY_FIT = {
+    "classes_", "feature_names_in_", "max_rows_per_unit_", "n_features_in_", "weight_bound_",
+}  # fmt: skip
 _NO_DELTA = (
     "{0}: classes must be given{1} if delta is 0: all class labels, from public knowledge, because "
     "which labels occur in y is private: {0}(classes=[...]). With {0}(delta=1e-6), or a budget "
@@ -445,7 +447,6 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         classes = self._check_classes()
         rows = self._open_labelled(X, y, classes)
         rows, most = weighted_rows(self, rows, weights)
-        options = {} if most is None else {"most": most}
         public = self._public(rows.n_features)
         priors = check_priors(
             self._stated_priors,
@@ -455,6 +456,9 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         )
         self._check_size(rows.n_features, 2 if classes is None else len(classes))
         with self._session(rows) as session, np.errstate(all="ignore"):
+            options = {}
+            if most is not None:
+                self.weight_bound_ = options["most"] = weight_bound_in(session, most)
             if classes is None and (classes := rows.boolean_labels()) is not None:
                 session.code_rows(classes)
             if classes is None:
