@@ -36,7 +36,9 @@ from skdp.synthetic import Bins, Domain
 from tests.folding import each
 
 # Those that take weights of rows.
-WEIGHTED = {"ridge", "standard_scaler", "logistic_regression", "kmeans", "kmeans_lloyd"}
+WEIGHTED = {
+    "bins", "kmeans", "kmeans_lloyd", "logistic_regression", "ridge", "standard_scaler",
+}  # fmt: skip
 
 
 def planted(value, dtype=float, shape=(40, 4), at=(17, 2)):
