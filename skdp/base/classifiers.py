@@ -202,7 +202,7 @@ _WHOLE_NOISE, _WHOLE_EDGE = 0.02, 0.05
 CLASSES_SHARE = 0.1  # of the allowance, for selecting classes
 # Further looks while fewer than two classes are found. What is left then is for class counts.
 _MORE_LOOKS = (0.4, 0.45)
-_ENOUGH_LEFT = 0.25  # of the allowance, for a fit
+_ENOUGH_LEFT = 0.4  # of the allowance, for a fit
 SEEN = 10.0  # a class has a standard error if its count is above this many of its deviations
 
 

@@ -7,6 +7,7 @@ or the outer edges of bins of equal width) or its histogram.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import field
 from fractions import Fraction
 from itertools import pairwise
@@ -179,8 +180,8 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     each column: the *sensitivity* (L1) of all counts together is the number of columns, twice that
     if a row is replaced. *Mechanism*: discrete Laplace or rounded Gaussian noise, whichever is
     less. Cells whose counts noise hides count as empty. *Charged*: at most (epsilon, delta), once,
-    before any noise, to ``budget``. With ``strategy="uniform"`` and stated bounds nothing is released or
-    charged. Proofs: ``skdp/queries/quantiles.md``, ``skdp/core/PROOFS.md``.
+    before any noise, to ``budget``. With ``strategy="uniform"`` and stated bounds nothing is
+    released or charged. Proofs: ``skdp/queries/quantiles.md``, ``skdp/core/PROOFS.md``.
 
     The number of bins of a column follows from released edges only.
 
