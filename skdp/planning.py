@@ -304,13 +304,15 @@ def bounds_in(
 
     And what was learned, here or in the `describe` that stated bounds are from; or None.
 
-    - `share`: The most that they may take; None: four fifths of what is left.
+    - `share`: The most that they may take; None: what `LearnedBounds` takes by itself, and with
+      `errors` at most four fifths of what is left.
     - `**options`: Of `LearnedBounds`.
     """
     if stated is not None:
         return stated, learned_before(stated)
     from skdp.queries import LearnedBounds
 
-    most = session.remaining * Fraction(4, 5) if share is None else share
-    learned = session.answer(LearnedBounds(audit=errors, **options), most)
+    if errors and share is None:
+        share = session.remaining * Fraction(4, 5)
+    learned = session.answer(LearnedBounds(audit=errors, **options), share)
     return (learned.low, learned.high), learned

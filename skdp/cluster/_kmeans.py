@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import field
+from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -272,7 +273,8 @@ class DPKMeans(
                 return fit_in_ball(session, *count, k)
             options = {"n": count[0]}
         learned = bounds is None
-        (low, high), _ = bounds_in(session, bounds, share=1, **options)
+        most = session.remaining * Fraction(4, 5)
+        (low, high), _ = bounds_in(session, bounds, share=most, **options)
         box = PublicBox(low, high, weight_bound)
         clustering = cluster(
             session,
