@@ -219,6 +219,7 @@ class DPLogisticRegression(LabelledClassifier):
     coef_std_error_ : ndarray, as `coef_`
         Always NaN: how far noise moves a coefficient depends on the curvature of the loss, which is
         not released.
+    weight_bound_ : float or None
     bounds_ : tuple of two ndarrays of shape (n_features,)
     center_, scale_ : ndarray of shape (n_features,)
         Columns are centred and scaled by these values before rows are clipped.
@@ -307,7 +308,7 @@ class DPLogisticRegression(LabelledClassifier):
     class_weight: Any = None
     classes: Any = "private"
     bounds: Any = "private"
-    weight_bound: float | None = None
+    weight_bound: Any = "private"
 
     _parameter_table: ClassVar[Table] = {
         "C": Reals(0, math.inf, "(]"),
@@ -325,8 +326,8 @@ class DPLogisticRegression(LabelledClassifier):
         y : array-like of shape (n_samples,)
             Private labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Private weights of the losses of rows, finite numbers, clipped to [0, `weight_bound`],
-            which must be stated. With rows in one table only.
+            Private weights of the losses of rows, finite numbers, clipped to [0, `weight_bound`].
+            With rows in one table only.
         """
         with self._all_or_nothing(groups):
             return self._fitted(X, y, sample_weight)

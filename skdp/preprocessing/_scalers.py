@@ -36,7 +36,7 @@ from skdp.base.scalers import (
 from skdp.confidence.equations import moment_errors, root_error
 from skdp.core import Box
 from skdp.parameters import FLAG, Reals, Table
-from skdp.planning import Allowance
+from skdp.planning import Allowance, weight_bound_in
 
 # Variances in units of the squared half width. Below the first they mean nothing, because sums are
 # rounded to steps. The second is that of a uniform column, taken if noise hides the variance.
@@ -102,6 +102,7 @@ class DPStandardScaler(Scaler):
     scale_std_error_ : ndarray of shape (n_features,) or None
         Standard error of `scale_`. If noise hides the variance, a third of the largest error that
         `scale_` may have.
+    weight_bound_ : float or None
     bounds_ : tuple of two ndarrays of shape (n_features,)
         ... None if nothing was released and no bounds are stated.
     n_samples_ : float, ndarray of shape (n_features,) or None
@@ -177,7 +178,7 @@ class DPStandardScaler(Scaler):
     with_std: bool = True
     bounds: Any = "private"
     nan_policy: str = "raise"
-    weight_bound: float | None = None
+    weight_bound: Any = "private"
 
     _in_parts = True
 
@@ -207,8 +208,8 @@ class DPStandardScaler(Scaler):
         ----------
         {rows}
         sample_weight : array-like of shape (n_samples,), default=None
-            Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be
-            stated. A row and its weight are protected together. With ``nan_policy="raise"`` and
+            Private weights of rows, finite numbers, clipped to [0, `weight_bound`].
+            A row and its weight are protected together. With ``nan_policy="raise"`` and
             rows in one table only.
         """
         with self._all_or_nothing(groups):
@@ -224,7 +225,8 @@ class DPStandardScaler(Scaler):
                 if self._omits:
                     moments = release_present_moments(session, rows, stated)
                 else:
-                    moments = release_moments(session, stated, most)
+                    self.weight_bound_ = weight_bound_in(session, most)
+                    moments = release_moments(session, stated, self.weight_bound_)
                 self.privacy_ = session.certificate()
             self._set_statistics(moments)
         return self
