@@ -46,7 +46,7 @@ from skdp.queries import ColumnCells, LearnedBox, OfColumn, Quantiles, rank_scal
 from skdp.tabular import as_dense, check_public_array, listed
 
 # A histogram has at most so many cells. On average each has so many times the noise in rows.
-_MOST_CELLS, _CLEAR = 2**10, 4.0
+_MOST_CELLS, _CLEAR = 2**10, {"quantile": 4.0, "kmeans": 16.0}
 # Candidates for a quantile are half as far apart: edges of one value that many rows have.
 _EQUAL = 2.0**-17
 _OFF = 0.5  # bins that an edge is off: about its error where rows are few
@@ -59,7 +59,7 @@ _FEWER = (
 )
 _CONSTANT = " Feature {} is constant and will be replaced with 0."
 _BINS = Integers(2, 10_000)
-_SEEN = 2.0  # deviations of noise
+_SEEN, _CLEAR_SUM = 2.0, 3.0  # deviations of noise in a cell, and in the cells up to an end
 _COUNT_SHARE = 0.05  # for the number of rows, if it is private
 
 
@@ -100,7 +100,11 @@ def _between(edges: Floats) -> Floats:
 
 def _inner_edges(strategy: str, edges: Floats, counts: Floats, noise: float, size: int) -> Floats:
     """Return the inner edges of so many bins from a noisy histogram."""
-    counts = np.where(counts > _SEEN * noise, counts, 0.0)
+    seen = counts > _SEEN * noise
+    if strategy == "kmeans":  # noise in empty cells at the ends would draw centers to it
+        first, last = (_first_rows(side, noise) for side in (counts, counts[::-1]))
+        seen[:first] = seen[counts.size - last :] = False
+    counts = np.where(seen, counts, 0.0)
     if not counts.any():
         counts[:] = 1.0
     if strategy == "kmeans":  # as scikit-learn does it, on the numbers of cells that are not empty
@@ -115,6 +119,12 @@ def _inner_edges(strategy: str, edges: Floats, counts: Floats, noise: float, siz
     # Where noise decides between two cells the edge is amid them.
     ranks = np.clip([at - spread, at + spread], 0.0, below[-1])
     return np.asarray(edges[np.searchsorted(below, ranks)].mean(axis=0))
+
+
+def _first_rows(counts: Floats, noise: float) -> int:
+    """Return the first cell up to which there are more rows than noise explains, or 0."""
+    clear = np.cumsum(counts) > _CLEAR_SUM * noise * np.sqrt(np.arange(1, counts.size + 1))
+    return int(clear.argmax())
 
 
 def _depth(size: int) -> int:
@@ -339,7 +349,8 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         most = self.weight_bound_
         n = row_count(session, _COUNT_SHARE, learned)
         noise = Allowance.left(session).query_std(_counts_of([np.zeros(1)] * len(sizes), most))
-        n_cells = int(np.clip(n / (_CLEAR * noise), 2 * max(sizes), _MOST_CELLS))
+        clear = _CLEAR[self.strategy]
+        n_cells = int(np.clip(n / (clear * noise), 2 * max(sizes), _MOST_CELLS))
         box = zip(*self.bounds_, strict=True)
         edges = [np.unique(np.linspace(low, high, n_cells + 1)) for low, high in box]
         release = session.answer(_counts_of([edge[1:-1] for edge in edges], most))
@@ -352,7 +363,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             else np.full(size - 1, edge[0])
             for edge, counts, size in columns
         ]
-        return inner, _CLEAR * noise * max(sizes) / n
+        return inner, clear * noise * max(sizes) / n
 
     def _bins_off(self, session: Session, learned: LearnedBox | None, size: int) -> float:
         """Return by how many bins noise moves an edge, about; 0 if the rows are not counted."""
