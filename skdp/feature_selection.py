@@ -136,9 +136,6 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     bounds: Any = "private"
     target_bounds: Any = "private"
 
-    scores_: Floats | None = field(init=False)
-    bounds_: tuple[Floats, Floats] | None = field(init=False)
-
     _parameter_table: ClassVar[Table] = {
         "score_func": _score_name,
         "k": (Integers(1, 2**31), "all"),
@@ -194,7 +191,8 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
             name = type(self).__name__
             if self._is_free():
                 self._open(X)
-                self.scores_ = self.bounds_ = None
+                nothing: Any = None
+                self.scores_ = self.bounds_ = nothing
                 self.privacy_ = self._context().nothing_released()
                 return self
             options: dict[str, Any] = {"estimator": name, "allow_empty": self._allow_empty}

@@ -10,7 +10,6 @@ import math
 import numbers
 import warnings
 from collections import Counter
-from dataclasses import field
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -225,12 +224,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     bounds: Any = "private"
     categories: Any = "private"
 
-    statistics_: NDArray[Any] = field(init=False)
-    statistics_std_error_: Floats = field(init=False)
-    counts_: Floats = field(init=False)
-    counts_std_error_: Floats = field(init=False)
-    bounds_: tuple[Floats, Floats] | None = field(init=False)
-
     _parameter_table: ClassVar[Table] = {
         "missing_values": _marker,
         "keep_empty_features": FLAG,
@@ -294,7 +287,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         with self._all_or_nothing(groups):
             self._check_without_rows()
             name, empty = type(self).__name__, self._allow_empty
-            table, self.bounds_ = self._marked(X), None
+            table: Any = self._marked(X)
+            self.bounds_: Any = None
             if self.strategy in _NUMERIC:
                 rows = check_columns(table, estimator=name, allow_empty=empty)
                 self._describe(X)

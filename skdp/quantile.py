@@ -637,8 +637,6 @@ class DPMedian(_SmoothFit):
     prior: str = "uniform"
     noise: str = "cauchy"
 
-    median_: Floats = field(init=False)
-
     def _levels(self) -> list[float]:
         return [0.5]
 
@@ -750,9 +748,6 @@ class DPQuantile(_SmoothFit):
     step: float | None = None
     prior: str = "uniform"
     noise: str = "cauchy"
-
-    quantiles_: Floats = field(init=False)
-    q_: Floats = field(init=False)
 
     _parameter_table: ClassVar[Table] = {"q": lambda value, name: check_levels(value)}
 

@@ -20,7 +20,6 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import validate_data
 
-from skdp.base.calibration import Calibration
 from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.core import Mean, ScaledBox, Session
@@ -421,7 +420,6 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     bounds: Any = "private"
 
     _in_parts = True
-    _calibration: Calibration = field(init=False)
     _priors: Floats | None = None  # stated shares of the classes
     _shift: Floats | None = None  # what they add to logits
     _normalised_priors: ClassVar[bool] = False  # whether they must sum to 1

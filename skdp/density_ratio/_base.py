@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from dataclasses import field
 from fractions import Fraction
 from typing import Any
 
@@ -270,8 +269,6 @@ def effective_sample_size(weights: Floats) -> float:
 
 class DensityRatio(PrivateMixin):
     """Two samples in, weights out; an estimator adds `_weights` and `_weights_std`."""
-
-    n_features_in_: int = field(init=False)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()  # type: ignore[misc]

@@ -552,10 +552,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     bounds: Any = "public"
     sampling_rate: float | None = None
 
-    centers_: Floats | None = field(init=False)
-    gamma_: float | None = field(init=False)
-    coef_: Floats = field(init=False)
-
     _parameter_table: ClassVar[Table] = {
         "n_centers": Integers(1, _MAX_CENTERS),
         "kernel": ("rbf", "laplacian"),
@@ -697,7 +693,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         else:
             plan = independent_features(len(gammas), len(features.map.centers))
             release, count = session.answer(feature_means(features.map))
-        self.centers_ = features.map.centers
+        self.centers_: Floats | None = features.map.centers
         self._solve(features, plan, moments, public, release, count)
 
     def _centers(

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp.base import check_integer
 from skdp.base.calibration import Recalibration, SoftLabels, calibration_share
 from skdp.base.classifiers import warn_of_column
-from skdp.core import PrivacyCertificate, Session
+from skdp.core import Session
 from skdp.ensemble._blocks import Floats, check_model, seeded, with_tags_of
 from skdp.exceptions import warn_at_end
 from skdp.parameters import Integers, Table, naming
@@ -39,7 +39,7 @@ from skdp.synthetic._base import (
     plans_of,
     unstated,
 )
-from skdp.synthetic._graphical import AnswerErrors, Model
+from skdp.synthetic._graphical import AnswerErrors
 from skdp.synthetic._marginals import (
     COUNT,
     MAX_DATABASE,
@@ -239,15 +239,8 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     categories: str = "private"
     max_cells: int = 2**16
 
-    estimator_: Any = field(init=False)
     domain_: Domain = field(init=False)
     target_: int = field(init=False)
-    _plans: list[ColumnPlan] | None = field(init=False)
-    n_samples_: int = field(init=False)
-    measured_: list[tuple[Any, ...]] = field(init=False)
-    privacy_: PrivacyCertificate = field(init=False)
-    _model: Model = field(init=False)
-    _schema: Schema = field(init=False)
 
     _n_progress_tasks = 1
 

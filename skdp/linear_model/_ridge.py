@@ -349,8 +349,6 @@ class _LeastSquares(TargetRegressor):
     fit_intercept: Any = field(init=False)
     positive: Any = field(init=False)
     weight_bound: Any = field(init=False)
-    coef_: Floats = field(init=False)
-    intercept_: Any = field(init=False)
 
     # --- fitting ------------------------------------------------------------------------------
 

@@ -250,8 +250,6 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
     """A density over a box."""
 
     bounds: Any = field(init=False)
-    bounds_: Pair = field(init=False)
-    n_features_in_: int = field(init=False)
 
     # --- defined by each density ----------------------------------------------------------------
 

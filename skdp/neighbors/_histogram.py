@@ -6,7 +6,6 @@ A fit releases bounds, unless stated, and the noisy numbers of rows in the cells
 from __future__ import annotations
 
 import math
-from dataclasses import field
 from functools import reduce
 from typing import Any, Self
 
@@ -126,10 +125,6 @@ class DPHistogramDensity(BoxDensity):
     bounds: Any = "private"
 
     _in_parts = True
-
-    edges_: tuple[Floats, ...] = field(init=False)
-    probabilities_: Floats = field(init=False)
-    noise_std_: float = field(init=False)
 
     def _bins_of_features(self, n_features: int) -> list[Bins] | None:
         """Return bins or edges of each feature, None for "auto"; refuse too many cells."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -184,13 +184,6 @@ class DPKernelDensity(BoxDensity):
     bounds: Any = "private"
 
     _in_parts = True
-
-    bandwidth_: float = field(init=False)
-    centers_: Floats = field(init=False)
-    coef_: Floats = field(init=False)
-    density_: Floats = field(init=False)
-    axes_: tuple[Floats, ...] = field(init=False)
-    noise_std_: float = field(init=False)
 
     # --- checks before the charge ---------------------------------------------------------------
 

@@ -179,9 +179,6 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
 
     _in_parts = True
 
-    bin_edges_: Any = field(init=False)
-    n_bins_: Any = field(init=False)
-
     _parameter_table: ClassVar[Table] = {
         "n_bins": _numbers_of_bins,
         "encode": ("onehot-dense", "onehot", "ordinal"),
@@ -295,7 +292,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             self.bin_edges_[j] = edges if len(edges) > 1 else np.array([-np.inf, np.inf])
             if len(self.bin_edges_[j]) <= sizes[j]:
                 fewer.append(j)
-        self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
+        self.n_bins_: Any = np.array([len(edges) - 1 for edges in self.bin_edges_])
         if fewer:  # which is released, so a warning may tell it
             names = self._names()
             names = range(len(sizes)) if names is None else names

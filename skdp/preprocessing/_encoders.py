@@ -124,8 +124,6 @@ class Encoder(ExpectedErrorMixin, Transformer):
     handle_unknown: str = field(init=False)
     min_frequency: float | None = field(init=False)
     max_categories: int | None = field(init=False)
-    categories_: list[NDArray[Any]] = field(init=False)
-    infrequent_categories_: list[NDArray[Any] | None] = field(init=False)
 
     _missing_is_category: ClassVar[bool]
 
@@ -301,7 +299,7 @@ class Encoder(ExpectedErrorMixin, Transformer):
 
     def _group(self, counts: list[Floats] | None) -> None:
         """Set which categories are infrequent, and the place of each in the output."""
-        self.infrequent_categories_ = [None] * len(self.categories_)
+        self.infrequent_categories_: list[Any] = [None] * len(self.categories_)
         self._places: dict[int, Codes] = {}  # of columns with infrequent categories
         for j, count in enumerate(counts or ()):
             rare = self._infrequent(count[:-1], float(count[-1]))
@@ -573,9 +571,6 @@ class DPOneHotEncoder(Encoder):
     min_frequency: float | None = None
     max_categories: int | None = None
     feature_name_combiner: str | Callable[[str, Any], str] = "concat"
-
-    has_infrequent_: NDArray[np.bool_] = field(init=False)
-    drop_idx_: NDArray[Any] | None = field(init=False)
 
     _missing_is_category = True
 

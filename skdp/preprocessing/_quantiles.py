@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -138,9 +137,6 @@ class DPRobustScaler(QuantileFit):
     nan_policy: str = "raise"
 
     _in_parts = True
-
-    center_: Floats | None = field(init=False)
-    scale_: Floats | None = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "quantile_range": _range,
@@ -274,9 +270,6 @@ class DPQuantileTransformer(QuantileFit):
     nan_policy: str = "raise"
 
     _in_parts = True
-
-    quantiles_: Floats = field(init=False)
-    references_: Floats = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "n_quantiles": Integers(3, 10_000),

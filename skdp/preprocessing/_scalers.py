@@ -181,13 +181,6 @@ class DPStandardScaler(Scaler):
 
     _in_parts = True
 
-    mean_: Floats | None = field(init=False)
-    var_: Floats | None = field(init=False)
-    scale_: Floats | None = field(init=False)
-    mean_std_error_: Floats | None = field(init=False)
-    var_std_error_: Floats | None = field(init=False)
-    scale_std_error_: Floats | None = field(init=False)
-
     _parameter_table: ClassVar[Table] = {
         "with_mean": FLAG,
         "with_std": FLAG,
@@ -214,8 +207,9 @@ class DPStandardScaler(Scaler):
         with self._all_or_nothing(groups):
             rows, most = weighted_rows(self, self._open(X), sample_weight)
             stated = self._stated_bounds(rows.n_features)
-            self.mean_ = self.var_ = self.scale_ = None
-            self.mean_std_error_ = self.var_std_error_ = self.scale_std_error_ = None
+            nothing: Any = None
+            self.mean_ = self.var_ = self.scale_ = nothing
+            self.mean_std_error_ = self.var_std_error_ = self.scale_std_error_ = nothing
             if self._is_free():
                 self.bounds_, self.n_samples_ = stated, None
                 self.privacy_ = self._context().nothing_released()
@@ -433,8 +427,6 @@ class DPMinMaxScaler(Scaler):
     nan_policy: str = "raise"
 
     _in_parts = True
-
-    q_: float | Floats | None = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "feature_range": _range,

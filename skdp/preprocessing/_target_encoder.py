@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -239,12 +239,6 @@ class DPTargetEncoder(Encoder):
     smooth: Any = "auto"
     classes: Any = None
     target_bounds: Any = "private"
-
-    encodings_: list[Floats] = field(init=False)
-    encodings_std_error_: list[Floats] = field(init=False)
-    target_mean_: float = field(init=False)
-    target_bounds_: tuple[float, float] = field(init=False)
-    classes_: NDArray[Any] | None = field(init=False)
 
     _missing_is_category = True
     # What the other encoders let a user choose.

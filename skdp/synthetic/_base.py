@@ -202,8 +202,6 @@ class LearningMixin(PrivateMixin):
     """
 
     domain: Any = field(init=False)
-    domain_source_: dict[Any, str] = field(init=False)
-    learned_ranges_: dict[Any, LearnedRange] = field(init=False)
 
     def _learns_some(self, n_columns: int | None) -> bool:
         """Say whether the values of some column are learned or public by its type."""
@@ -251,7 +249,7 @@ class LearningMixin(PrivateMixin):
     ) -> Domain:
         """Return the domain by which rows are coded: the stated one, or a learned one."""
         labels = stated.names or range(stated.n_columns)
-        self.learned_ranges_ = {}
+        self.learned_ranges_: dict[Any, LearnedRange] = {}
         if plans is None:
             self.domain_source_ = dict.fromkeys(labels, "stated")
             return stated
@@ -342,9 +340,7 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
     """
 
     domain: Any = field(init=False)
-    domain_: Domain = field(init=False)
-    # Over the whole domain, of shape ``domain_.sizes``.
-    weights_: NDArray[np.float64] = field(init=False)
+    weights_: NDArray[np.float64] = field(init=False)  # over the domain, shape ``domain_.sizes``
     _codes: NDArray | None = None  # of released rows, shape (m, n_columns)
     _plans: list[ColumnPlan] | None = None
 

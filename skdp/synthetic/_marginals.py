@@ -24,7 +24,7 @@ from skdp.base.callers import reported_steps
 from skdp.confidence import Released
 from skdp.confidence.equations import Noise
 from skdp.confidence.limits import NoiseLimits
-from skdp.core import PrivacyCertificate, Session
+from skdp.core import Session
 from skdp.parameters import Integers, Table
 from skdp.planning import Allowance, row_count
 from skdp.queries import MAX_TABLE, Cells, MarginalCells, Workload, WorstMarginal, row_counts
@@ -576,11 +576,6 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
 
     _in_parts = True
     _n_progress_tasks = 1
-
-    database_: Any = field(init=False)
-    n_samples_: int = field(init=False)
-    measured_: list[tuple[Any, ...]] = field(init=False)
-    privacy_: PrivacyCertificate = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "categories": CATEGORIES,

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 
 from skdp.base import check_integer
 from skdp.base.callers import reported_steps
-from skdp.core import PrivacyCertificate, Release, Session
+from skdp.core import Release, Session
 from skdp.parameters import Integers, Table
 from skdp.planning import Allowance, row_count
 from skdp.queries import (
@@ -358,12 +358,6 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
 
     _in_parts = True
     _n_progress_tasks = 1
-
-    weights_: NDArray[np.float64] = field(init=False)
-    measured_: list[tuple[Any, ...]] = field(init=False)
-    n_rounds_: int = field(init=False)
-    n_samples_: float = field(init=False)
-    privacy_: PrivacyCertificate = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "n_rounds": (AUTO, Integers(1, LARGEST_ROUNDS)),

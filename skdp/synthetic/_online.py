@@ -16,13 +16,12 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.base import check_integer
 from skdp.base.expected_error import mean_error, rehearsal, rehearsal_rng, unanswered
-from skdp.core import PrivacyCertificate, Session
+from skdp.core import Session
 from skdp.exceptions import BudgetExceededError, PrivacyLeakError
 from skdp.parameters import FRACTION, Integers, Table, check_parameter, shown
 from skdp.planning import row_count
@@ -167,13 +166,6 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     n_updates: Any = AUTO
 
     _in_parts = True
-
-    weights_: NDArray[np.float64] = field(init=False)
-    n_answers_: int = field(init=False)
-    n_updates_: int = field(init=False)
-    n_updates_left_: int = field(init=False)
-    n_samples_: float = field(init=False)
-    privacy_: PrivacyCertificate = field(init=False)
 
     _parameter_table: ClassVar[Table] = {"alpha": FRACTION, "n_updates": (AUTO, Integers(1))}
 

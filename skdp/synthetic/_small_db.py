@@ -27,7 +27,6 @@ from skdp.base.expected_error import (
     stretched,
     unanswered,
 )
-from skdp.core import PrivacyCertificate
 from skdp.parameters import FRACTION, Integers, Table, check_parameter
 from skdp.planning import Allowance, bounds_in
 from skdp.queries import (
@@ -259,9 +258,6 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     candidates: Any = ALL
 
     _in_parts = True
-
-    database_: Any = field(init=False)
-    privacy_: PrivacyCertificate = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "alpha": FRACTION,
@@ -503,11 +499,6 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     size: int | None = None
 
     _in_parts = True
-
-    database_: Floats = field(init=False)
-    grid_: Floats = field(init=False)
-    size_: int = field(init=False)
-    privacy_: PrivacyCertificate = field(init=False)
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget and release a small table for every column."""
