@@ -145,10 +145,6 @@ class DPLinearDiscriminantAnalysis(
     def _n_releases(self) -> int:
         return 5
 
-    @property
-    def _stated_priors(self) -> Any:
-        return self.priors
-
     def _check_size(self, n_features: int, n_classes: int) -> None:
         super()._check_size(n_features, n_classes)
         most = n_features if self._learns_classes else min(n_features, n_classes - 1)

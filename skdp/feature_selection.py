@@ -136,6 +136,7 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     bounds: Any = "private"
     target_bounds: Any = "private"
 
+    _tags = ("target_tags.required",)
     _parameter_table: ClassVar[Table] = {
         "score_func": _score_name,
         "k": (Integers(1, 2**31), "all"),
@@ -170,11 +171,6 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
             self._check_classes()
         else:
             self._target()
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
         """Charge the budget and choose columns.

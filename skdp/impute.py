@@ -224,6 +224,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     bounds: Any = "private"
     categories: Any = "private"
 
+    _tags = ("input_tags.allow_nan", "input_tags.sparse")
     _parameter_table: ClassVar[Table] = {
         "missing_values": _marker,
         "keep_empty_features": FLAG,
@@ -270,8 +271,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
         tags.input_tags.string = self.strategy not in _NUMERIC
         tags.input_tags.categorical = self.strategy not in _NUMERIC
         return tags

@@ -137,10 +137,6 @@ class DPGaussianNB(_NaiveBayes):
     _normalised_priors = True
     _log_constant = -0.5 * math.log(2 * math.pi)
 
-    @property
-    def _stated_priors(self) -> Any:
-        return self.priors
-
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         # Of sums alone, as where noise is large: they gain the most from pure noise. By the noise
         # of sums and squares, which is Gaussian from 12 columns on, the error on wine (13 columns,
@@ -326,6 +322,7 @@ class DPCategoricalNB(_NaiveBayes):
     _parameter_table: ClassVar[Table] = {"alpha": Reals(0, math.inf, "()"), "fit_prior": FLAG}
     _normalised_priors = True
     _name_of_priors = "class_prior"
+    _tags = ("input_tags.categorical",)
 
     @property
     def _stated_priors(self) -> Any:
@@ -379,8 +376,3 @@ class DPCategoricalNB(_NaiveBayes):
         self._calibration = Calibration.fitted(
             session, scores, typical, signal, self.class_count_, float(counted.std)
         )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = True
-        return tags

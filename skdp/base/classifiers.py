@@ -488,7 +488,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     @property
     def _stated_priors(self) -> Any:
         """The stated shares of the classes, "uniform", or None for those of the rows."""
-        return None
+        return getattr(self, "priors", None)
 
     def _shift_to(self, priors: Floats | None) -> Floats | None:
         """Return what stated shares of the classes add to logits, by Bayes' rule."""
@@ -618,11 +618,6 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         if not len(fit.classes_):
             return 1.0
         return float(np.mean(fit.predict(X) != exact.predict(X)))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
 
 class DistanceClassifier(LabelledClassifier):
@@ -799,7 +794,6 @@ class TargetRegressor(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
         tags.target_tags.multi_output = self._takes_table
         tags.input_tags.sparse = self._takes_sparse
         return tags

@@ -121,12 +121,7 @@ class TargetErrorMixin(ExpectedErrorMixin):
         return {}
 
     def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
-        if like is None:
-            raise unanswered(self, "the rows and their targets", fit=False)
-        if not (isinstance(like, tuple) and len(like) == 2):
-            raise TypeError(
-                "like must be a pair (X, y) of public rows and targets, never of private ones"
-            )
+        check_pair(self, like)
         X = check_public_array(like[0], estimator=f"{type(self).__name__}.expected_error(like=...)")
         if n_features not in (None, X.shape[1]):
             raise ValueError(f"like must have n_features = {n_features} columns, got {X.shape[1]}")
@@ -246,6 +241,16 @@ def check_like(estimator: Any, like: Any, n_features: int) -> Floats:
     if rows.shape[1] != n_features:
         raise ValueError(f"like must have n_features = {n_features} columns, got {rows.shape[1]}")
     return rows
+
+
+def check_pair(estimator: Any, like: Any) -> None:
+    """Refuse what is no pair of public rows and targets."""
+    if like is None:
+        raise unanswered(estimator, "the rows and their targets", fit=False)
+    if not (isinstance(like, tuple) and len(like) == 2):
+        raise TypeError(
+            "like must be a pair (X, y) of public rows and targets, never of private ones"
+        )
 
 
 def repeated(n_like: int, n: int, number: int = 0) -> NDArray[np.int64]:

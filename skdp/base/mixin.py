@@ -211,6 +211,8 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
     # What callbacks are told of a fit: at most one sequence of steps.
     _progress_task: ClassVar[str] = "step"
     _n_progress_tasks: ClassVar[int] = 0
+    # What its tags say beside those of scikit-learn's own mixins: "input_tags.sparse", say.
+    _tags: ClassVar[tuple[str, ...]] = ()
     # What the parameters of this class may be; those of every estimator are checked without it.
     _parameter_table: ClassVar[Table] = {}
 
@@ -219,6 +221,14 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
         shared_texts(cls)
         refuse_weights(cls)
         tell_callbacks(cls)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        for kind in type(self).__mro__:
+            for name in vars(kind).get("_tags", ()):
+                group, _, tag = name.partition(".")
+                setattr(getattr(tags, group), tag, True)
+        return tags
 
     def __sklearn_clone__(self) -> Any:
         budget = ambient_budget() if self.budget is None else self.budget

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
 from skdp._docstrings import documenter
@@ -270,10 +269,7 @@ def effective_sample_size(weights: Floats) -> float:
 class DensityRatio(PrivateMixin):
     """Two samples in, weights out; an estimator adds `_weights` and `_weights_std`."""
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.target_tags.required = True
-        return tags
+    _tags = ("target_tags.required",)
 
     def _open_samples(self, X: Any, y: Any) -> tuple[Rows, Floats, NDArray[np.bool_]]:
         """Check parameters and both samples; record the schema. Charges nothing.

@@ -126,6 +126,9 @@ class Encoder(ExpectedErrorMixin, Transformer):
     max_categories: int | None = field(init=False)
 
     _missing_is_category: ClassVar[bool]
+    _tags: ClassVar[tuple[str, ...]] = (
+        "input_tags.categorical", "input_tags.string", "input_tags.allow_nan",
+    )  # fmt: skip
 
     @property
     def _counts(self) -> bool:
@@ -166,13 +169,6 @@ class Encoder(ExpectedErrorMixin, Transformer):
         super()._check_without_rows()
         if is_private(self.categories):
             check_delta_for(type(self).__name__, self._allowed_delta)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        tags.input_tags.allow_nan = True
-        return tags
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Take the stated categories, or charge the budget and select them.

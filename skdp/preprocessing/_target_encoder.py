@@ -23,7 +23,7 @@ from skdp.base.classifiers import (
     learning_size,
     warn_of_column,
 )
-from skdp.base.expected_error import NOISELESS, mean_error, rehearsal, repeated, unanswered
+from skdp.base.expected_error import NOISELESS, check_pair, mean_error, rehearsal, repeated
 from skdp.base.transformers import (
     Codes,
     Floats,
@@ -241,6 +241,7 @@ class DPTargetEncoder(Encoder):
     target_bounds: Any = "private"
 
     _missing_is_category = True
+    _tags = ("target_tags.required",)
     # What the other encoders let a user choose.
     dtype, handle_unknown, min_frequency, max_categories = np.float64, "value", None, None
 
@@ -410,12 +411,7 @@ class DPTargetEncoder(Encoder):
         return places
 
     def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
-        if like is None:
-            raise unanswered(self, "the rows and their targets", fit=False)
-        if not (isinstance(like, tuple) and len(like) == 2):
-            raise TypeError(
-                "like must be a pair (X, y) of public rows and targets, never of private ones"
-            )
+        check_pair(self, like)
         name = f"{type(self).__name__}.expected_error(like=...)"
         table, schema = check_categorical(like[0], estimator=name)
         cells, y = array_of_cells(table), np.asarray(checked(like[1], "like"))
@@ -434,11 +430,6 @@ class DPTargetEncoder(Encoder):
 
         with rehearsal(self, self._adjacency) as fresh:
             return mean_error(once, most=24, precision=0.1)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
     def transform(self, X: ArrayLike) -> Floats:
         """Return the encodings of cells: `target_mean_` for unknown categories.

@@ -211,10 +211,7 @@ def _p_value(ends: Callable[[float], tuple[float, float]]) -> float:
     low, high = ends(0.5)
     if np.isnan(low) or np.isnan(high):
         return float("nan")
-    inside, outside = (
-        np.log(_SMALLEST),
-        np.log(1.0 - 1e-9),
-    )  # of p: 0 is inside the interval, or out
+    inside, outside = np.log(_SMALLEST), np.log(1.0 - 1e-9)  # of p: 0 is inside, or out
     low, high = ends(1.0 - _SMALLEST)
     if not low <= 0.0 <= high:
         return _SMALLEST

@@ -214,16 +214,6 @@ def _noise_of_sums(size: int) -> Callable[[Allowance], float]:
     return lambda allowance: allowance.box_std(size)
 
 
-def _noise_of_moments(size: int) -> Callable[[Allowance], float]:
-    """Return the noise of the moments of so many columns, by allowance."""
-    return lambda allowance: allowance.moments_std(size)
-
-
-def _noise_of_variances(size: int) -> Callable[[Allowance], float]:
-    """Return the noise of the variances of so many columns, by allowance."""
-    return lambda allowance: allowance.variance_std(size)
-
-
 def _sum(
     session: Session,
     low: Floats | float,
@@ -374,7 +364,7 @@ def _mean_with_intervals(
     if across:
         raise ValueError("axis must be 0 with intervals=True: cells of one row are not independent")
     rows, flat = call.table(X)
-    less = _noise_of_moments(rows.n_features)
+    less = lambda allowance: allowance.moments_std(rows.n_features)  # noqa: E731
     with call.bounded(rows, bounds, ("intervals",), less) as (session, low, high, learned):
         first, second, count = session.answer(moments(low, high))
         n = float(count.value)
@@ -409,7 +399,7 @@ def _variance(
 ) -> tuple[Floats, Floats, PrivacyCertificate, dict[str, Any]]:
     """Return variances, their standard errors, the certificate, and keywords of `result`."""
     rows, flat = call.table(X)
-    less = _noise_of_variances(rows.n_features)
+    less = lambda allowance: allowance.variance_std(rows.n_features)  # noqa: E731
     with call.bounded(rows, bounds, (ddof,), less) as (session, low, high, learned):
         first, second, count = session.answer(moments(low, high))
         n = float(count.value)

@@ -343,13 +343,7 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
     weights_: NDArray[np.float64] = field(init=False)  # over the domain, shape ``domain_.sizes``
     _codes: NDArray | None = None  # of released rows, shape (m, n_columns)
     _plans: list[ColumnPlan] | None = None
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        tags.input_tags.allow_nan = True
-        return tags
+    _tags = ("input_tags.string", "input_tags.categorical", "input_tags.allow_nan")
 
     # --- rows ---------------------------------------------------------------------------------
 

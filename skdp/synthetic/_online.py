@@ -12,7 +12,6 @@ import threading
 import weakref
 from dataclasses import dataclass, field
 from fractions import Fraction
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -279,12 +278,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def _check_fit(self, domain: Domain, n: int) -> None:
