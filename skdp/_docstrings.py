@@ -183,6 +183,7 @@ def filled(doc: str, blocks: Mapping[str, str] = _BLOCKS) -> str:
 _TYPES = {
     "X": "array-like or table of shape (n_samples, n_features)",
     "y": "array-like of shape (n_samples,)",
+    "sample_weight": "array-like of shape (n_samples,)",
     "groups": "array-like of shape (n_samples,)",
     "input_features": "array-like of str",
     "classes": '"private" or array-like of shape (n_classes,)',
@@ -194,7 +195,24 @@ _TYPES = {
     "budget": "PrivacyBudget or None",
     "random_state": "int, RandomState or None",
 }
-_FIT_ROWS = "\n    Private rows, finite numbers. May be in parts (`skdp.engines`)."
+# What methods of these names say of their X, and return, unless they say something else.
+_X = {
+    "fit": "\n    Private rows, finite numbers. May be in parts (`skdp.engines`).",
+    "transform": "\n    If they are private, so is the result.",
+}
+_RETURNS = {
+    "decision_function": "scores : ndarray of shape (n_samples,) or (n_samples, n_classes)\n"
+    "    For two classes those of the second one.",
+    "get_feature_names_out": "names : ndarray of str",
+    "inverse_transform": "X_original : ndarray of shape (n_samples, n_features)",
+    "predict": "y : ndarray of shape (n_samples,)",
+    "predict_log_proba": "logarithms : ndarray of shape (n_samples, n_classes)",
+    "predict_proba": "probabilities : ndarray of shape (n_samples, n_classes)\n"
+    "    In the order of `classes_`.",
+    "score": "score : float\n    Exact, so as private as the rows are.",
+    "to_frame": "frame : pandas.DataFrame",
+    "transform": "X_new : ndarray of shape (n_samples, n_features)",
+}
 
 
 def _entry(name: str, parameter: inspect.Parameter, function: str) -> str:
@@ -204,7 +222,7 @@ def _entry(name: str, parameter: inspect.Parameter, function: str) -> str:
     default, text = parameter.default, f"{name} : {_TYPES.get(name, parameter.annotation)}"
     if default is not parameter.empty:
         text += f', default="{default}"' if isinstance(default, str) else f", default={default}"
-    return text + (_FIT_ROWS if (name, function) == ("X", "fit") else "") + "\n"
+    return text + (_X.get(function, "") if name == "X" else "") + "\n"
 
 
 def _completed(doc: str, item: Any, owner: str) -> str:
@@ -235,7 +253,8 @@ def _completed(doc: str, item: Any, owner: str) -> str:
                     made[section] += f"{line}\n"
     elif not inspect.isclass(item) and not {"Returns", "Yields"} & sections.keys():
         answer = str(inspect.signature(item).return_annotation)
-        made["Returns"] = f"self : {owner}\n" if answer == "Self" else f"{answer}\n"
+        text = f"self : {owner}" if answer == "Self" else _RETURNS.get(item.__name__, answer)
+        made["Returns"] = f"{text}\n"
         if answer in ("None", str(inspect.Signature.empty)):
             del made["Returns"]
     order_of_sections = ["Parameters", "Attributes", "Returns", "Yields", "Raises", *sections]

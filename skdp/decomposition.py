@@ -556,10 +556,6 @@ class DPPCA(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_components)
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
         values = check_public_array(X, estimator=type(self).__name__, allow_empty=self._allow_empty)

@@ -302,10 +302,6 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         ----------
         X : array-like, sparse matrix or table of shape (n_samples, k)
             The chosen columns, finite numbers.
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
         X, name = as_dense(X), type(self).__name__

@@ -545,12 +545,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         return np.where(marks, nothing, values[:, :d])
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the columns that `transform` makes.
-
-        Returns
-        -------
-        names : ndarray of str
-        """
+        """Return the names of the columns that `transform` makes."""
         names = input_names(self, input_features)
         if self.add_indicator:
             names = [*names, *(f"missingindicator_{name}" for name in names)]

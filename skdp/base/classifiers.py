@@ -20,6 +20,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import validate_data
 
+from skdp._docstrings import shared_texts
 from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.core import Mean, ScaledBox, Session
@@ -346,25 +347,14 @@ class Start:
         return mean, self.standard.center + mean * scale, np.where(unknown, math.nan, error * scale)
 
 
+@shared_texts
 class ExactScoreMixin:
     """A score of any rows, computed by scikit-learn, whose errors would quote labels or targets."""
 
     predict: Callable[[Any], NDArray]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy (classifiers) or R squared (regressors) on the caller's rows.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        score : float
-            Exact, so as private as the rows are.
-        """
+        """Return the accuracy (classifiers) or R squared (regressors) on the caller's rows."""
         predicted = self.predict(X)
         measure = accuracy_score if is_classifier(self) else r2_score
         with suppress_warnings():  # a bad target would decide whether there is a warning
@@ -576,12 +566,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         return rows
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Return the probabilities of the classes, in the order of `classes_`.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-        """
+        """Return the probabilities of the classes, in the order of `classes_`."""
         logits = self._scores(X)
         if len(self.classes_) < 2:
             return np.ones((len(logits), len(self.classes_)))
@@ -589,22 +574,12 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         return np.hstack([1.0 - chances, chances]) if chances.shape[1] == 1 else chances
 
     def predict_log_proba(self, X: ArrayLike) -> Floats:
-        """Return the logarithms of `predict_proba`, -inf for 0.
-
-        Returns
-        -------
-        logarithms : ndarray of shape (n_samples, n_classes)
-        """
+        """Return the logarithms of `predict_proba`, -inf for 0."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
     def predict(self, X: ArrayLike) -> NDArray:
-        """Predict the labels of the caller's rows.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-        """
+        """Predict the labels of the caller's rows."""
         logits = self._scores(X)
         if len(self.classes_) == 0:
             raise ValueError(_NO_CLASS.format(type(self).__name__))

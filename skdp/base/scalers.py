@@ -203,12 +203,7 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
             return in_precision_of(X, finite(self._forward(values)), _KEPT)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Return transformed rows to the units of X.
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-        """
+        """Return transformed rows to the units of X."""
         check_is_fitted(self)
         values = self._table(X)
         if values.shape[1] != self.n_features_in_:

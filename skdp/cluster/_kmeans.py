@@ -341,12 +341,7 @@ class DPKMeans(
         return np.clip(self._public_array(X), -_LARGEST_ROW, _LARGEST_ROW)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Return the index of the nearest centre for each row of the caller's X.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-        """
+        """Return the index of the nearest centre for each row of the caller's X."""
         values = self._finite_squares(X)
         if not len(values):  # scikit-learn's distances refuse an empty table
             return np.empty(0, dtype=np.int64)

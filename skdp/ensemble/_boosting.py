@@ -315,13 +315,7 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
         return self.intercept_ + additive(self._scores_of_cells, self._cells.codes(values))
 
     def decision_function(self, X: ArrayLike) -> Floats:
-        """Return the logits of the caller's rows.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes those of the second one.
-        """
+        """Return the logits of the caller's rows."""
         logits = self._scores(X)
         return logits[:, 0] if logits.shape[1] == 1 else logits
 

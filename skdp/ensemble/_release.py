@@ -598,33 +598,18 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
 
     @available_if(_has_model_method("predict_proba"))
     def predict_proba(self, X: Any) -> Floats:
-        """Return calibrated probabilities of the classes.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
+        """Return calibrated probabilities of the classes."""
         chances = np.asarray(self._called(X, "predict_proba"))
         calibration = self._recalibration
         return chances if calibration is None else calibration.of_logs(_logs(chances))
 
     @available_if(_has_model_method("decision_function"))
     def decision_function(self, X: Any) -> Floats:
-        """Return the decision function of the estimator.
-
-        Returns
-        -------
-        values : ndarray of shape (n_samples,) or (n_samples, n_classes)
-        """
+        """Return the decision function of the estimator."""
         return np.asarray(self._called(X, "decision_function"))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the score of the fitted estimator on the caller's rows.
-
-        Parameters
-        ----------
-        sample_weight : array-like of shape (n_samples,), default=None
 
         Returns
         -------

@@ -460,12 +460,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
         return getattr(self.student_, method)(as_table(values, X if named else None))
 
     def predict(self, X: Any) -> NDArray:
-        """Return the student's labels or numbers for any rows, at no further cost.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-        """
+        """Return the student's labels or numbers for any rows, at no further cost."""
         check_is_fitted(self)
         return np.asarray(self._from_student(X, "predict"))
 
@@ -486,12 +481,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
 
     @available_if(_has_model_method("decision_function"))
     def decision_function(self, X: Any) -> Floats:
-        """Return the decision function of a linear classifier with released parameters.
-
-        Returns
-        -------
-        values : ndarray of shape (n_samples,) or (n_samples, n_classes)
-        """
+        """Return the decision function of a linear classifier with released parameters."""
         check_is_fitted(self)
         return np.asarray(self._from_student(X, "decision_function"))
 

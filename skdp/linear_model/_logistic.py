@@ -552,11 +552,6 @@ class DPLogisticRegression(LabelledClassifier):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Clipped as rows are in `fit`.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes those of the second one.
         """
         logits = self._scores(X)
         return logits[:, 0] if logits.shape[1] == 1 else logits

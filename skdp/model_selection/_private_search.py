@@ -489,11 +489,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         Parameters
         ----------
         y : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        score : float
-            Exact, so as private as the rows are.
         """
         return float(self._from_best("score", X, y))
 

@@ -352,12 +352,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         return middles
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Return the names of the columns that `transform` makes.
-
-        Returns
-        -------
-        names : ndarray of str
-        """
+        """Return the names of the columns that `transform` makes."""
         names = input_names(self, input_features)
         if self.encode != "ordinal":
             pairs = zip(names, self.n_bins_, strict=True)

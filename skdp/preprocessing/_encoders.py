@@ -647,11 +647,6 @@ class DPOneHotEncoder(Encoder):
     def transform(self, X: ArrayLike) -> Any:
         """Return one column for each category.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            If the rows are private, so is the result.
-
         Returns
         -------
         X_new : ndarray or sparse matrix of shape (n_samples, n_features_out)
@@ -868,17 +863,7 @@ class DPOrdinalEncoder(Encoder):
         return np.where(missing, -1, codes), missing
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the codes of cells.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            If the rows are private, so is the result.
-
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_features)
-        """
+        """Return the codes of cells."""
         codes, missing = self._encoded(X)
         unknown = math.nan if self.unknown_value is None else float(self.unknown_value)
         numbers = np.where(codes < 0, unknown, self._grouped(codes))
@@ -923,10 +908,5 @@ class DPOrdinalEncoder(Encoder):
         return self._decoded(codes, np.stack(rare, axis=1))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the columns, which are those of X.
-
-        Returns
-        -------
-        names : ndarray of str
-        """
+        """Return the names of the columns, which are those of X."""
         return np.array(input_names(self, input_features), dtype=object)

@@ -432,17 +432,7 @@ class DPTargetEncoder(Encoder):
             return mean_error(once, most=24, precision=0.1)
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Return the encodings of cells: `target_mean_` for unknown categories.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            If the rows are private, so is the result.
-
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_features)
-        """
+        """Return the encodings of cells: `target_mean_` for unknown categories."""
         codes, _ = self._encoded(X)
         columns = [
             np.append(encodings, self.target_mean_)[column]  # -1 is the last
@@ -451,10 +441,5 @@ class DPTargetEncoder(Encoder):
         return np.stack(columns, axis=1)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the columns, which are those of X.
-
-        Returns
-        -------
-        names : ndarray of str
-        """
+        """Return the names of the columns, which are those of X."""
         return np.array(input_names(self, input_features), dtype=object)

@@ -52,12 +52,7 @@ class Comparison:
     p_value: Floats
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame, a row for each comparison.
-
-        Returns
-        -------
-        frame : pandas.DataFrame
-        """
+        """Return a pandas DataFrame, a row for each comparison."""
         import pandas as pd
 
         return pd.DataFrame(dict(vars(self)))
