@@ -86,8 +86,18 @@ SHARED_TEXTS = {
     "n_features_in_, feature_names_in_": (
         "Number of columns; their names, if X has names that are strings."
     ),
+    "center_, scale_": "Columns are centred and scaled by these values before rows are clipped.",
+    "class_count_": "Noisy number of rows of each class, at least 1.",
+    "domain_": "The domain of all columns.",
     "privacy_": "What was released, by which mechanism, at which cost.",
+    "radius_": (
+        "The norm to which a centred and scaled row is clipped, in `fit` and in predictions."
+    ),
     # errors
+    "TypeError, ValueError": (
+        "In `fit`, before anything is charged: if a parameter is out of range, or if X is not a "
+        "table of finite numbers."
+    ),
     "BudgetExceededError, SealedBudgetError, LedgerError": (
         "In `fit`, if the budget cannot pay the cost."
     ),
@@ -120,16 +130,14 @@ _BLOCKS = {
         privacy_ : skdp.core.PrivacyCertificate
         """,
     # Errors of every estimator.
-    "fit_raises": """
-        TypeError, ValueError
-            In `fit`, before anything is charged: if a parameter is out of range, or if X is not a
-            dense table of finite numbers.
-        """,
+    "fit_raises": "TypeError, ValueError",
     "labelled_raises": """
         TypeError, ValueError
-            In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
-            private and delta is 0, if X is not a dense table of finite numbers, or if a label is
-            missing.
+            ... Also if `classes` is private and delta is 0, or if a label is missing.
+        """,
+    "target_raises": """
+        TypeError, ValueError
+            ... Also if y has not a finite number for each row (and target).
         """,
     "budget": "BudgetExceededError, SealedBudgetError, LedgerError",
     "charge_raises": """
@@ -244,8 +252,9 @@ def _completed(doc: str, item: Any, owner: str) -> str:
     texts = sorted(entries, key=lambda name: order.get(name, len(order)))
     made = {"Parameters": "".join(dict.fromkeys(entries[name] for name in texts))}
     if estimator:
-        raised = textwrap.dedent(_BLOCKS["labelled_raises" if "classes" in known else "fit_raises"])
-        sections.setdefault("Raises", raised.lstrip("\n"))
+        kinds = {"classes": "labelled_raises", "target_bounds": "target_raises"}
+        kind = next((kinds[name] for name in kinds if name in known), "fit_raises")
+        sections.setdefault("Raises", textwrap.dedent(_BLOCKS[kind]).strip("\n"))
         for section, block in (("Attributes", "fitted"), ("Raises", "budget")):
             made[section] = sections.pop(section, "").strip("\n") + "\n"
             for line in textwrap.dedent(_BLOCKS[block]).strip().splitlines():

@@ -350,9 +350,8 @@ class DPPCA(
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if ``n_components`` is
-        above the number of features, if `noise` is ``"gaussian"`` and `delta` is 0, or if the rows
-        are not finite numbers.
+        ... Also if ``n_components`` is above the number of features, or if `noise` is
+        ``"gaussian"`` and `delta` is 0.
 
     Notes
     -----

@@ -81,9 +81,7 @@ class DPLinearDiscriminantAnalysis(
         level. They are raised to it.
     bounds_ : tuple of two ndarrays of shape (n_features,)
     center_, scale_ : ndarray of shape (n_features,)
-        Columns are centred and scaled by these values before rows are clipped.
     radius_ : float
-        The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
 
     See Also
     --------

@@ -88,13 +88,6 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         Only with ``"f_classif"``: the classes, stated or selected. With fewer than two classes
         there are no scores, and the first k columns are kept.
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if classes are private
-        and ``delta=0``, if X is not a dense table of finite numbers, or if y does not hold labels
-        or finite numbers.
-
     Notes
     -----
     **Privacy.** *Released*: classes and bounds, if not stated. With ``"f_classif"``: the counts of

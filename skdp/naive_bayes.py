@@ -269,13 +269,6 @@ class DPCategoricalNB(_NaiveBayes):
     feature_log_prob_ : list of ndarray of shape (n_classes, n_categories)
         Logarithms of the probabilities of the categories in each class.
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
-        private and delta is 0, if X is not a dense table of finite numbers, or if a label is
-        missing.
-
     See Also
     --------
     DPGaussianNB : For numeric columns.

@@ -128,14 +128,6 @@ class DPKMeans(
     n_iter_ : int
         Number of releases of sums by nearest centre.
 
-    Raises
-    ------
-    ValueError, TypeError
-        In `fit`, before anything is charged: a parameter out of its range, rows that are not
-        finite numbers.
-    BudgetExceededError
-        In `fit`, if the budget does not cover (epsilon, delta).
-
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated (medians, counts of distances); the row count

@@ -86,8 +86,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
-        table of finite numbers, or if y has values other than 0 and 1, or only one of them.
+        ... Also if y has values other than 0 and 1, or only one of them.
 
     See Also
     --------

@@ -483,9 +483,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
-        table of finite numbers, if y has values other than 0 and 1 or only one of them, or if
-        `delta` is below the share of private rows that would be published.
+        ... Also if y has values other than 0 and 1 or only one of them, or if `delta` is below the
+        share of private rows that would be published.
 
     See Also
     --------

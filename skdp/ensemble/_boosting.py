@@ -201,7 +201,6 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
     class_count_ : ndarray of shape (n_classes,)
-        Noisy number of rows of each class, at least 1.
     bin_cuts_ : list of ndarray
         For each column, the cuts between its bins, in the units of X. A value equal to a cut is in
         the bin above it.
@@ -223,9 +222,8 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
-        private and delta is 0, if X is not a dense table of finite numbers, if a label is missing,
-        or if the columns have more than 2**20 cells together.
+        ... Also if `classes` is private and delta is 0, if a label is missing, or if the columns
+        have more than 2**20 cells together.
 
     See Also
     --------
@@ -362,9 +360,8 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
-        table of finite numbers, if y is not one finite number for each row, or if the columns have
-        more than 2**20 cells together.
+        ... Also if y is not one finite number for each row, or if the columns have more than 2**20
+        cells together.
 
     See Also
     --------

@@ -146,7 +146,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     answer_errors_ : dict
         As in `skdp.synthetic.DPMarginalSynthesizer`.
     domain_ : Domain
-        The domain of all columns.
     domain_source_ : dict
         For each column, where its values come from: "stated", "type", "learned numbers" or
         "selected categories".

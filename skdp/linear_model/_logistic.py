@@ -221,9 +221,7 @@ class DPLogisticRegression(LabelledClassifier):
         not released.
     bounds_ : tuple of two ndarrays of shape (n_features,)
     center_, scale_ : ndarray of shape (n_features,)
-        Columns are centred and scaled by these values before rows are clipped.
     radius_ : float
-        The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
     penalty_ : float
         The loss has the term ``penalty_ / 2 ||theta||**2``, for rows of norm 1 and a constant of a
         quarter of `radius_`. NaN after a descent (see Notes).

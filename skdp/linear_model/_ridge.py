@@ -756,12 +756,6 @@ class DPRidge(_LeastSquares):
         prior (see Notes); infinity if the mean, or about the median, of the target is predicted for
         every row.
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if X is not a table of
-        finite numbers, or if y has not a finite number for each row (and target).
-
     See Also
     --------
     DPLinearRegression : Without a penalty.
@@ -882,12 +876,6 @@ class DPLinearRegression(_LeastSquares):
         Standard errors relative to the coefficients of the clipped rows, and to those of the
         population; NaN where they cannot be known. See `DPRidge` for these and all other
         attributes.
-
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if X is not a table of
-        finite numbers, or if y has not a finite number for each row (and target).
 
     See Also
     --------

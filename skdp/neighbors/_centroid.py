@@ -44,7 +44,6 @@ class DPNearestCentroid(DistanceClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
     class_count_ : ndarray of shape (n_classes,)
-        Noisy number of rows of each class, at least 1.
     class_prior_ : ndarray of shape (n_classes,)
         Shares of the classes, by `priors`.
     centroids_ : ndarray of shape (n_classes, n_features)
@@ -56,9 +55,7 @@ class DPNearestCentroid(DistanceClassifier):
         shortened (see Notes) or shrunken, with learned bounds, and for a class of few rows.
     bounds_ : tuple of two ndarrays of shape (n_features,)
     center_, scale_ : ndarray of shape (n_features,)
-        Columns are centred and scaled by these values before rows are clipped.
     radius_ : float
-        The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
 
     See Also
     --------

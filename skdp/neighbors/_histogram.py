@@ -78,8 +78,7 @@ class DPHistogramDensity(BoxDensity):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
-        table of finite numbers, or if there would be more than 2**20 cells or 64 columns.
+        ... Also if there would be more than 2**20 cells or 64 columns.
 
     See Also
     --------

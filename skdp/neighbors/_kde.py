@@ -119,9 +119,7 @@ class DPKernelDensity(BoxDensity):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
-        table of finite numbers, if it has more than 10 columns, or if the grid would have more than
-        2000 centres.
+        ... Also if X has more than 10 columns, or the grid would have more than 2000 centres.
 
     See Also
     --------

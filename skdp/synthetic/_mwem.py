@@ -302,7 +302,6 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     n_samples_ : float
         Number of rows; noisy if it is private.
     domain_ : Domain
-        The domain of all columns.
 
     {raises}
 

@@ -113,7 +113,6 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     n_samples_ : float
         Number of rows; noisy if it is private.
     domain_ : Domain
-        The domain of all columns.
 
     {raises}
 

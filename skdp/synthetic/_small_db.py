@@ -200,7 +200,6 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         The released table in the form and with the types of X, if these can hold all values of the
         domain. With `Bins`, the middle of the cell.
     domain_ : Domain
-        The domain of all columns.
 
     {raises}
 
@@ -416,12 +415,6 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         Number of released values.
     grid_ : ndarray of shape (n_points, n_features)
         The grid of every column.
-
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers.
 
     See Also
     --------
