@@ -102,6 +102,8 @@ SHARED_TEXTS = {
         "In `fit`, if the budget cannot pay the cost."
     ),
 }
+# Ends the paragraph on privacy of an estimator, unless that says something else.
+_CHARGED = "*Charged*: at most (epsilon, delta), once, before any noise, to `budget`."
 _SECTIONS = ("Parameters", "Attributes", "Raises")
 _WIDTH = 100
 
@@ -255,6 +257,9 @@ def _completed(doc: str, item: Any, owner: str) -> str:
         kinds = {"classes": "labelled_raises", "target_bounds": "target_raises"}
         kind = next((kinds[name] for name in kinds if name in known), "fit_raises")
         sections.setdefault("Raises", textwrap.dedent(_BLOCKS[kind]).strip("\n"))
+        privacy, gap, notes = sections.get("Notes", "").partition("\n\n")
+        if "**Privacy.**" in privacy and "charged*" not in privacy.lower():
+            sections["Notes"] = f"{privacy.rstrip()}\n{_CHARGED}{gap}{notes}"
         for section, block in (("Attributes", "fitted"), ("Raises", "budget")):
             made[section] = sections.pop(section, "").strip("\n") + "\n"
             for line in textwrap.dedent(_BLOCKS[block]).strip().splitlines():

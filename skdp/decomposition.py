@@ -362,12 +362,11 @@ class DPPCA(
     radius (possibly in two parts, of which the first may show that no centre is needed), and then a
     radius about that mean (only if the mean is further from the origin than half the first radius;
     its share is that of the first radius); with all that is left, the matrix of sums of zz', where
-    z = (x - center, 0.15 r) and x is clipped to the radius r. *Sensitivity* of that matrix, with
-    g = r**2 (1 + 0.15**2): in the Frobenius norm g if a row is added or removed, sqrt(2) g if a row
+    z = (x - center, 0.15 r) and x is clipped to the radius r. *Sensitivity* of that matrix, with g
+    = r**2 (1 + 0.15**2): in the Frobenius norm g if a row is added or removed, sqrt(2) g if a row
     is replaced; in the nuclear norm g and 2 g. *Mechanism*: rounded Gaussian noise, isotropic in
     the Frobenius norm; or the difference of two Wishart matrices, which is pure epsilon-DP; or
-    discrete Laplace noise on the upper triangle. *Charged*: at most (epsilon, delta), once, before
-    any noise, to ``budget``.
+    discrete Laplace noise on the upper triangle.
 
     **Few or odd rows.** No error or warning depends on the values in the rows. There are always
     ``n_components`` orthonormal components, even for a single row or equal rows; those beyond
@@ -377,8 +376,6 @@ class DPPCA(
     show. An eigenvalue w above e counts as ``sqrt(w**2 - e**2)``, the variance that its eigenvector
     explains in expectation. The eigenvalues below e share the remaining trace equally. Without
     noise this is scikit-learn's PCA. The mean is shrunk towards the centre by the James-Stein rule.
-
-    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
     **Expected error.** The largest eigenvalue of the noise on the covariance, in units of the
     square of ``norm_bound_``: about the smallest variance that a component needs to stand out from

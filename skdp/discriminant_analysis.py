@@ -98,8 +98,7 @@ class DPLinearDiscriminantAnalysis(
     replaced: of the sums in L2, r and 2 r; of the second moment, r**2 and sqrt(2) r**2 in the
     Frobenius norm, r**2 and 2 r**2 in the nuclear norm (and a little more for the constant in it).
     *Mechanism*: K-norm noise and the symmetrised Wishart mechanism, which are pure, or rounded
-    Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once, before any noise,
-    to ``budget``.
+    Gaussian noise, whichever is less.
 
     **Probabilities** are calibrated: the last 2 to 10% of the allowance release how many rows are
     right and wrong in bins of their lead. Where noise hides that, probabilities are near to the

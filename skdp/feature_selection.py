@@ -96,9 +96,9 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     half the width of its bounds. L2 *sensitivity* of the sums, for d columns: 2 sqrt(d) if a row is
     replaced, sqrt(5 d / 4) if one is added or removed. With ``"f_regression"``: the second moment
     of columns and target, as `skdp.linear_model.DPRidge` releases it. *Mechanism*: Laplace or
-    K-norm noise, symmetrised Wishart noise, or rounded Gaussian noise where it is less. *Charged*:
-    at most (epsilon, delta), once, before any noise, to ``budget``. With ``k="all"`` nothing is
-    released or charged. Scores and choice are post-processing. Proofs: ``skdp/core/PROOFS.md``.
+    K-norm noise, symmetrised Wishart noise, or rounded Gaussian noise where it is less. With
+    ``k="all"`` nothing is released or charged. Scores and choice are post-processing. Proofs:
+    ``skdp/core/PROOFS.md``.
 
     The choice may be wrong if noise hides the scores: with few rows or many columns. If the values
     of a column span a small part of its bounds, noise hides most of its variance, so tight bounds

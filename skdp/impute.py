@@ -186,9 +186,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     most (epsilon, delta), once, before any noise, to ``budget``; with a constant nothing. Proofs:
     ``skdp/queries/columns.md``, ``skdp/queries/learned_domain.md``.
 
-    ``transform`` adds no noise: its output on private rows is as private as the rows. Each row is
-    filled by itself.
-
     **Expected error.** Of means and medians: how far noise moves the filled-in values from those of
     the rows (clipped to `bounds`, if stated), averaged over columns, in standard deviations of the
     column of `like` (in its unit, if all its values are equal). Of most frequent values: the part

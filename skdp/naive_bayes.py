@@ -104,9 +104,7 @@ class DPGaussianNB(_NaiveBayes):
     together, with f = 2: 1 and 2. If their noise would be more than an eighth of the rows of a
     class, the sums of u alone are released: with half the columns, pure noise is half as large.
     Last, counts of rows by their lead, for calibration: of sensitivity 1, 2 in L1 if one is
-    replaced.
-    *Mechanism*: Laplace, K-norm or rounded Gaussian noise, whichever is least. *Charged*: at most
-    (epsilon, delta), once, before any noise, to ``budget``.
+    replaced. *Mechanism*: Laplace, K-norm or rounded Gaussian noise, whichever is least.
 
     **Probabilities** are calibrated: the last 2 to 10% of the allowance release how many rows are
     right and wrong in bins of their lead. Where noise hides that, probabilities are near to the
@@ -280,8 +278,7 @@ class DPCategoricalNB(_NaiveBayes):
     class and column, the number of rows with each category; counts of rows by their lead, for
     calibration. *Sensitivity* of categories, for d columns: d in L1 and sqrt(d) in L2 if a row is
     added or removed; 2 d in L1 and sqrt(2 d) in L2 if one is replaced. *Mechanism*: discrete
-    Laplace or rounded Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once,
-    before any noise, to ``budget``.
+    Laplace or rounded Gaussian noise, whichever is less.
 
     **Probabilities** are calibrated: the last 2 to 10% of the allowance release how many rows are
     right and wrong in bins of their lead. Where noise hides that, probabilities are near to the

@@ -603,8 +603,7 @@ class DPMedian(_SmoothFit):
     replaced. *Mechanism*: the exponential mechanism over all candidates, with an equal part of the
     allowance for each column. For ``"global"``: discrete Laplace or rounded Gaussian noise,
     whichever is less, scaled to the width of the bounds. For ``"smooth"``: admissible noise scaled
-    to the smooth sensitivity. *Charged*: at most (epsilon, delta), once, before any noise, to
-    ``budget``.
+    to the smooth sensitivity.
 
     No error depends on the values in the rows. Without rows, all candidates are equally likely.
 
@@ -709,8 +708,7 @@ class DPQuantile(_SmoothFit):
     floor(log2 m) + 1 rounds for m levels, each with an equal part of the allowance. *Sensitivity*
     of a candidate's score, which is its distance in ranks from the quantile: max(q, 1 - q) if a row
     is added or removed, where q is the level relative to the part (one part of each round sees the
-    row); 1 if a row is replaced (two parts of a round may see it). *Charged*: at most (epsilon,
-    delta), once, before any noise, to ``budget``.
+    row); 1 if a row is replaced (two parts of a round may see it).
 
     Levels 0 and 1 are poorly defined under noise: any candidate beyond all rows is as good as the
     smallest or the largest value. No error depends on the values in the rows.

@@ -134,19 +134,17 @@ class DPKMeans(
     (exact and free under replace-one, else with 2% of the allowance); for a ball two medians of
     rows' distances (from 0, from a first mean), counts of distances where rows are many, and up to
     three means; for a ball and with more than 12 features a mean and the second moment of the rows;
-    then, for ``"tree"``, counts of disjoint boxes,
-    once a round, counts and sums of the leaves, and counts and sums of the rows nearest to each
-    centre; for ``"lloyd"`` the last of these in every iteration; where bounds are much wider than
-    residuals, also the sums of squared residuals by column. Each column is measured in a unit of
-    its own, from its residual (before any is released: its bounds), so columns of any width may
-    stand side by side; centres, distances and cuts are in units of X. *Sensitivity*: adding or
-    removing a row changes one count by 1 and one sum by at most half the diagonal of its leaf,
-    respectively the norm that residuals are clipped to (lloyd: half the diagonal of the bounds), in
-    these units; replacing one changes two of each, or one sum by twice that; squared residuals, as
-    parts of the half widths, change by at most sqrt(n_features). *Mechanism*: rounded Gaussian
-    noise if delta is above 0, otherwise discrete Laplace noise on counts and K-norm noise on sums
-    (for one cluster, whichever is less). *Charged*: at most (epsilon, delta), once, by `fit`,
-    before any noise is drawn.
+    then, for ``"tree"``, counts of disjoint boxes, once a round, counts and sums of the leaves, and
+    counts and sums of the rows nearest to each centre; for ``"lloyd"`` the last of these in every
+    iteration; where bounds are much wider than residuals, also the sums of squared residuals by
+    column. Each column is measured in a unit of its own, from its residual (before any is released:
+    its bounds), so columns of any width may stand side by side; centres, distances and cuts are in
+    units of X. *Sensitivity*: adding or removing a row changes one count by 1 and one sum by at
+    most half the diagonal of its leaf, respectively the norm that residuals are clipped to (lloyd:
+    half the diagonal of the bounds), in these units; replacing one changes two of each, or one sum
+    by twice that; squared residuals, as parts of the half widths, change by at most
+    sqrt(n_features). *Mechanism*: rounded Gaussian noise if delta is above 0, otherwise discrete
+    Laplace noise on counts and K-norm noise on sums (for one cluster, whichever is less).
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in counts, sums and squares. It adds

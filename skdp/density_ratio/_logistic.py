@@ -101,9 +101,8 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     allowance. *Sensitivity* of theta: 1 / alpha if a row is added or removed, sqrt(2) / alpha if
     one is replaced; plus 2 tau / alpha, because the solver stops once it has proved that the
     gradient is at most tau = 0.001. *Mechanism*: K-norm or rounded Gaussian noise, whichever is
-    less; on the number of rows, discrete Laplace noise where that on theta is K-norm noise.
-    *Charged*: at most (epsilon, delta), once, before any noise, to `budget`. The weights, their
-    scaling to a mean of 1 over the public sample, and the ridge are post-processing.
+    less; on the number of rows, discrete Laplace noise where that on theta is K-norm noise. The
+    weights, their scaling to a mean of 1 over the public sample, and the ridge are post-processing.
 
     {what_is_used}
 

@@ -236,13 +236,12 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     stated; the number of rows of each class (2% of the allowance, or 12% where rows are few) and of
     each cell (5%); then, in each round, the sum of the residuals of the rows of each cell. A
     residual is the predicted probabilities minus the indicator of the label, clipped to the norm c.
-    All attributes, `feature_importances_` too, are computed from these numbers.
-    *Sensitivity* for d columns, if a row is added or removed: of the counts, d in L1 and sqrt(d) in
-    L2; of the residuals, c d (times the square root of the number of logits) in L1 and c sqrt(d) in
-    L2. If a row is replaced: of the counts, 2 d in L1 and sqrt(2 d) in L2; of the residuals, twice
-    the above. *Mechanism*: rounded Gaussian noise if delta is above 0, otherwise discrete Laplace
-    noise, with equal shares for all rounds. *Charged*: at most (epsilon, delta), once, before any
-    noise, to ``budget``.
+    All attributes, `feature_importances_` too, are computed from these numbers. *Sensitivity* for d
+    columns, if a row is added or removed: of the counts, d in L1 and sqrt(d) in L2; of the
+    residuals, c d (times the square root of the number of logits) in L1 and c sqrt(d) in L2. If a
+    row is replaced: of the counts, 2 d in L1 and sqrt(2 d) in L2; of the residuals, twice the
+    above. *Mechanism*: rounded Gaussian noise if delta is above 0, otherwise discrete Laplace
+    noise, with equal shares for all rounds.
 
     **Boosting.** All columns are boosted at once, and each cell takes a Newton step, shrunk if its
     rows are few compared with the noise. With Gaussian noise, all rounds together are as noisy as a

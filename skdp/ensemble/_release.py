@@ -175,12 +175,10 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     share (from 10% of the allowance to all of it) as brings its noise to 1.4% of the rows; then, in
     each round, the choice of a table to measure, and that table; last, for 4% of the allowance, the
     choice of a table of the target and three other columns, or of none, and that table; for a
-    classifier also counts for its probabilities (below). *Sensitivity* of a table: 1 in L1
-    and in L2 if a row is added or removed; 2 in L1 and sqrt(2) in L2 if one is replaced.
-    *Sensitivity* of a candidate's score: 1 if a row is added or removed, 2 if one is replaced.
-    *Mechanism*: discrete Laplace or rounded Gaussian noise, whichever is less; the exponential
-    mechanism for choices. *Charged*: at most (epsilon, delta), once, before any noise, to
-    ``budget``.
+    classifier also counts for its probabilities (below). *Sensitivity* of a table: 1 in L1 and in
+    L2 if a row is added or removed; 2 in L1 and sqrt(2) in L2 if one is replaced. *Sensitivity* of
+    a candidate's score: 1 if a row is added or removed, 2 if one is replaced. *Mechanism*: discrete
+    Laplace or rounded Gaussian noise, whichever is less; the exponential mechanism for choices.
 
     **Probabilities.** `predict_proba` of a classifier is calibrated. For the last 2 to 10% of the
     allowance the fit releases how many rows the fitted distribution classifies rightly and wrongly,

@@ -167,9 +167,9 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     diagonal of the bounds for a sum, twice the radius of their ball for scores, 1 for a rank,
     smooth sensitivity for a smooth median). *Mechanism*: rounded Gaussian noise if delta > 0, else
     K-norm noise; the exponential mechanism for winners and medians; Cauchy noise, which is pure,
-    for smooth medians. *Charged*: at most (epsilon, delta), once, before any noise, to `budget`.
-    Rows are assigned to blocks at random: under ``"replace_one"`` by their positions, otherwise by
-    an independent draw for each row. The student sees public rows and released answers only.
+    for smooth medians. Rows are assigned to blocks at random: under ``"replace_one"`` by their
+    positions, otherwise by an independent draw for each row. The student sees public rows and
+    released answers only.
 
     No error depends on the values in the rows. A block with a single class votes for it. A block
     without rows, or whose fit fails, abstains, or counts as the middle of `bounds`. Warnings and

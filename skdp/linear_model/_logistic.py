@@ -258,11 +258,10 @@ class DPLogisticRegression(LabelledClassifier):
     the predicted probabilities minus the indicator of the label, clipped in norm. Last, for a tenth
     of their share, unless noise would hide them, four gradients in which z are the logits, and r is
     not clipped: from these a slope and offsets are fitted. A penalty of 1/C - 1, if that is above
-    0, shortens the steps and the slope. *Sensitivity* of a gradient in L2, where
-    R is the product of the bounds on the norms of r and z: R if a row is added or removed, 2 R if
-    one is replaced (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian noise. Where a
-    gradient's noise is longer than all rows, or without an intercept, b has pure noise within the
-    remaining mu instead.
+    0, shortens the steps and the slope. *Sensitivity* of a gradient in L2, where R is the product
+    of the bounds on the norms of r and z: R if a row is added or removed, 2 R if one is replaced
+    (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian noise. Where a gradient's noise is
+    longer than all rows, or without an intercept, b has pure noise within the remaining mu instead.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in the counts of the classes, in the

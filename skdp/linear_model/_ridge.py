@@ -766,15 +766,13 @@ class DPRidge(_LeastSquares):
     number of rows, where it is private (2% of the allowance); the mean of the target (2 to 40%, so
     that its noise is .04 half widths of its bounds; 98% if noise would hide all else); the sums and
     sums of squares of all columns and the target (10%; sums alone, or nothing, if noise would hide
-    them); then the second moment of
-    z = (clipped row, clipped target, constant), as one symmetric matrix. If `target_bounds` are not
-    stated and rows times epsilon are below 300, only a point amid the targets (75%) and bounds of
-    the columns. *Sensitivity* of the
-    matrix, where gamma is the largest norm of z: if a row is added or removed, gamma**2 in the
-    Frobenius norm and in the nuclear norm; if a row is replaced, sqrt(2) gamma**2 in the Frobenius
-    norm and 2 gamma**2 in the nuclear norm. *Mechanism*: Gaussian noise, or the symmetrised Wishart
-    mechanism, whichever is less. *Charged*: at most (epsilon, delta), once, before any noise, to
-    ``budget``.
+    them); then the second moment of z = (clipped row, clipped target, constant), as one symmetric
+    matrix. If `target_bounds` are not stated and rows times epsilon are below 300, only a point
+    amid the targets (75%) and bounds of the columns. *Sensitivity* of the matrix, where gamma is
+    the largest norm of z: if a row is added or removed, gamma**2 in the Frobenius norm and in the
+    nuclear norm; if a row is replaced, sqrt(2) gamma**2 in the Frobenius norm and 2 gamma**2 in the
+    nuclear norm. *Mechanism*: Gaussian noise, or the symmetrised Wishart mechanism, whichever is
+    less.
 
     **Several targets.** A row and all its targets are protected together, and are one vector: the
     matrix above is that of z = (clipped row, clipped targets, constant), released once, and so are

@@ -69,8 +69,7 @@ class DPNearestCentroid(DistanceClassifier):
     sum of the clipped rows of each class; and counts of rows by their lead, for calibration.
     *Sensitivity* of the sums in L2: the radius if a row is added or removed, twice the radius if
     one is replaced; of counts: 1, and 2 in L1. *Mechanism*: K-norm, discrete Laplace or rounded
-    Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once, before any noise,
-    to ``budget``.
+    Gaussian noise, whichever is less.
 
     **Distances** are between scaled and clipped rows. The average of what noise adds to them is
     subtracted, because otherwise rare classes would be far from every row. A class that has no rows

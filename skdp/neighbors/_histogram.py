@@ -91,8 +91,7 @@ class DPHistogramDensity(BoxDensity):
     ``"add_or_remove_one"`` with ``bins="auto"``, the number of rows (2%); and the number of rows in
     each cell. *Sensitivity* of the counts: 1 if a row is added or removed; if one is replaced, 2 in
     L1 and sqrt(2) in L2. *Mechanism*: discrete Laplace or rounded Gaussian noise, whichever is
-    less. *Charged*: at most (epsilon, delta), once, before any noise, to `budget`. Any number of
-    densities and samples costs nothing more.
+    less. Any number of densities and samples costs nothing more.
 
     One additional row is spread evenly over the box, so that the logarithm of the density is finite
     everywhere in the box.

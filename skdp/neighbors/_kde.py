@@ -137,8 +137,7 @@ class DPKernelDensity(BoxDensity):
     about 0.1%). Of the counts: 1 if a row is added or removed; if one is replaced, 2 in L1 and
     sqrt(2) in L2. *Mechanism*: rounded Gaussian noise, or discrete Laplace noise on counts and
     K-norm noise on features, whichever is less. With K-norm noise, features that vary less over the
-    box than the noise are left out. *Charged*: at most (epsilon, delta), once, before any noise, to
-    `budget`.
+    box than the noise are left out.
 
     With Gaussian noise and a stated bandwidth h, the released density is the kernel density plus a
     Gaussian process with covariance s**2 r(x, y), where s = sqrt(2) (2 pi h**2)^(-d/2) / (n mu)

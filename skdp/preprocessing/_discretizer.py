@@ -138,14 +138,8 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     **Privacy.** *Released*: bounds, if not stated, and quantiles: the ``n_bins - 1`` inner edges of
     every column, or with ``strategy="uniform"`` the outer ones, with the *sensitivity* (1 in ranks
     if a row is replaced; at most the larger of q and 1 - q if one is added or removed) and the
-    *mechanism*
-    (exponential) of `skdp.quantile.DPQuantile`. *Charged*: at most (epsilon, delta), once, before
-    any noise, to ``budget``. With ``strategy="uniform"`` and stated bounds nothing is released or
-    charged. Proofs: ``skdp/queries/quantiles.md``.
-
-    The number of bins of a column follows from released edges only.
-
-    ``transform`` adds no noise: its output on private rows is as private as the rows.
+    *mechanism* (exponential) of `skdp.quantile.DPQuantile`. With ``strategy="uniform"`` and stated
+    bounds nothing is released or charged. Proofs: ``skdp/queries/quantiles.md``.
 
     **Expected error.** With quantiles, in ranks, as for `skdp.quantile.DPQuantile`: the mean number
     of rows between an edge and the exact quantile. It needs `like`, public rows. With equal widths,

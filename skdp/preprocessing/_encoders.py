@@ -406,8 +406,7 @@ documented = documenter(
                 category with 27 rows is selected in half of all fits, one with 35 rows in nearly
                 all (14 and 20 if rows are added or removed). ``"dtype"`` takes the categories that
                 the type of a column lists (pandas' category, polars' Enum, bool); you thereby
-                declare that the list is public. Either
-                word may replace the list of a column.
+                declare that the list is public. Either word may replace the list of a column.
             """,
         "frequencies": """
             min_frequency : int or float or None, default=None
@@ -444,14 +443,10 @@ documented = documenter(
             probability at most delta (delta / 2 beside Gaussian noise), for all its columns
             together. *Counts*, with `min_frequency` or `max_categories`: of the rows of each
             category, a column after the other; L1 sensitivity 1 (2 if a row is replaced), with
-            discrete Laplace or rounded Gaussian noise. *Charged*: at most (epsilon, delta), once,
-            before any noise, to ``budget``.
-            Proofs: ``skdp/queries/key_selection.md``.
+            discrete Laplace or rounded Gaussian noise. Proofs: ``skdp/queries/key_selection.md``.
 
             Numbers and text that look alike are different categories. 1 and 1.0 are one category;
             so are 1 and True, unless both are listed. Dates cannot be categories.
-
-            ``transform`` adds no noise: its output on private rows is as private as the rows.
 
             **Expected error.** The part of the cells whose category a fit does not know.
 
@@ -549,9 +544,7 @@ class DPOneHotEncoder(Encoder):
     >>> encoder = DPOneHotEncoder(categories=[["EWR", "JFK", "LGA"]]).fit(X)
     >>> encoder.transform(X)
     array([[1., 0., 0.],
-           [0., 1., 0.],
-           [0., 0., 1.],
-           [0., 0., 0.]])
+           [0., 1., 0.], [0., 0., 1.], [0., 0., 0.]])
     >>> encoder.privacy_cost() is None, encoder.get_feature_names_out(["origin"])[0]
     (True, 'origin_EWR')
     >>> many = np.repeat(X, [5000, 4000, 3000, 1], axis=0)

@@ -46,8 +46,6 @@ documented = documenter(
             steps. Without stated bounds, the number of these rows (5%) and the
             bounds (at most half) are released first. Proof: ``skdp/queries/columns.md``.
 
-            ``transform`` adds no noise: its output on private rows is as private as the rows.
-
             {error_in_ranks}
             """,
     }
@@ -107,9 +105,8 @@ class DPRobustScaler(QuantileFit):
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated (at most 20%), and up to three quantiles of each
-    column, with the *sensitivity* and *mechanism* of `skdp.quantile.DPQuantile`. *Charged*: at most
-    (epsilon, delta), once, before any noise, to ``budget``. With ``with_centering=False,
-    with_scaling=False`` nothing is released or charged.
+    column, with the *sensitivity* and *mechanism* of `skdp.quantile.DPQuantile`. With
+    ``with_centering=False, with_scaling=False`` nothing is released or charged.
 
     {omitted}
 
@@ -239,8 +236,7 @@ class DPQuantileTransformer(QuantileFit):
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated (at most 20%), and the inner landmarks of every
-    column, with the *sensitivity* and *mechanism* of `skdp.quantile.DPQuantile`. *Charged*: at most
-    (epsilon, delta), once, before any noise, to ``budget``.
+    column, with the *sensitivity* and *mechanism* of `skdp.quantile.DPQuantile`.
 
     `transform` and `inverse_transform` are linear between two landmarks, and monotone. If landmarks
     coincide, their value is mapped to the middle of their levels, as in scikit-learn.

@@ -121,12 +121,11 @@ class DPStandardScaler(Scaler):
     widths; f is a public factor. *Sensitivity* (L2) of the vector: 2 sqrt(d) with f = 13/8 if a row
     is replaced; sqrt(5 d / 4 + 1) with f = 1 if one is added or removed, with the number of rows as
     last entry. Of its largest entry, with f = 2: 2 and 1. *Mechanism*: K-norm noise of the ball or
-    the cube, or rounded Gaussian noise, whichever is least. *Charged*: at most (epsilon, delta),
-    once, before any noise, to ``budget``. With ``with_mean=False, with_std=False`` nothing is
-    released or charged. With ``nan_policy="omit"`` the same is released for each column, over its
-    non-missing rows. Replacing a row may add or remove a value; the number of values is weighted so
-    that this moves the sums no further. Counts for learned bounds take 5%, these at most half.
-    Proof: ``skdp/queries/moments.md`` and ``columns.md``.
+    the cube, or rounded Gaussian noise, whichever is least. With ``with_mean=False,
+    with_std=False`` nothing is released or charged. With ``nan_policy="omit"`` the same is released
+    for each column, over its non-missing rows. Replacing a row may add or remove a value; the
+    number of values is weighted so that this moves the sums no further. Counts for learned bounds
+    take 5%, these at most half. Proof: ``skdp/queries/moments.md`` and ``columns.md``.
 
     **Weights.** A row and its weight are protected together. With b the `weight_bound`, a row of
     weight v, clipped to [0, b], counts v / b times in the sums. The sum of weights is private under
@@ -143,8 +142,6 @@ class DPStandardScaler(Scaler):
     So the values of a constant column become small, but not zero as in scikit-learn. Tight bounds
     help, because noise is proportional to their width.
 
-    ``transform`` adds no noise: its output on private rows is as private as the rows.
-
     **Expected error.** The root mean square, over columns and fits, of the error of `mean_`,
     divided by the width of the column's bounds. With stated bounds it is relative to the mean of
     the clipped rows. With learned bounds it needs public rows as `like`, and is relative to the
@@ -156,8 +153,6 @@ class DPStandardScaler(Scaler):
     Hardt & Talwar 2010, "On the geometry of differential privacy", section 4 (K-norm mechanism).
 
     Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy", Theorem 8.
-
-    ``skdp/queries/moments.md`` (sensitivities in integers).
 
     Examples
     --------
@@ -382,18 +377,14 @@ class DPMinMaxScaler(Scaler):
     column, for half of the rest each. *Sensitivity* of a cell's score, its distance in ranks from
     the quantile: 1 if a row is replaced, max(q, 1 - q) if one is added or removed. *Mechanism*: the
     exponential mechanism over 4096 equal cells of the bounds, with an equal part for each column.
-    *Charged*: at most (epsilon, delta), once, before any noise, to ``budget``. With
-    ``nan_policy="omit"`` the same is released for each column, over its non-missing rows: their
-    number (5%), bounds (at most half), two quantiles. Proof:
-    ``skdp/queries/columns.md``.
+    With ``nan_policy="omit"`` the same is released for each column, over its non-missing rows:
+    their number (5%), bounds (at most half), two quantiles. Proof: ``skdp/queries/columns.md``.
 
     About a part q of the rows is below the range, and as many are above; `expected_error` returns
     how many. With ``q="auto"`` a cell beyond all rows is chosen with probability below 1/100 for
     each column and side; with too few rows for that, q is 1/4 and the range is as uncertain as the
     bounds. `fit` raises for no values of finite rows: the range of a constant column is at least
     one cell wide.
-
-    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
     **Expected error.** A part of the rows: the mean, over columns and fits, of the rows more than
     1/4096 of `bounds_` below `data_min_` or above `data_max_`; about two times `q_` if values

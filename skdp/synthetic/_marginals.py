@@ -519,7 +519,6 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     L2 if one is replaced. The score of a candidate is the L1 distance between its table and the
     fitted table, minus what noise explains; its sensitivity is 1 and 2. *Mechanism*: discrete
     Laplace or rounded Gaussian noise, whichever is less; the exponential mechanism for choices.
-    *Charged*: at most (epsilon, delta), once, before any noise, to ``budget``.
 
     **Domains that are not stated** are learned for 15% of the allowance (30% with few rows), with
     an equal part for each such column. For text and other categories: the values that enough rows

@@ -319,8 +319,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     cells of a table, 1 if a row is added or removed and 2 if one is replaced. *Sensitivity* of a
     measurement: 1 for a query; for a table, 1 in L1 and L2 if a row is added or removed, 2 in L1
     and sqrt(2) in L2 if one is replaced. *Mechanism*: the exponential mechanism; discrete Laplace
-    or rounded Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once, before
-    any noise, to ``budget``.
+    or rounded Gaussian noise, whichever is less.
 
     {outside}
 
@@ -438,10 +437,9 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     def error_bound(self, n_samples: int, n_features: int | None = None) -> float:
         """Return the bound on the error of the worst query, from the theorem on the algorithm.
 
-        Nothing is fitted, read or charged. The bound is 2 sqrt(ln(cells) / T) + 10 T
-        ln(queries) / (epsilon n), proved for the textbook algorithm with T rounds, for any rows,
-        with probability at least 1 - 2T / queries. Errors are usually many times smaller: see
-        `expected_error`.
+        Nothing is fitted, read or charged. The bound is 2 sqrt(ln(cells) / T) + 10 T ln(queries) /
+        (epsilon n), proved for the textbook algorithm with T rounds, for any rows, with probability
+        at least 1 - 2T / queries. Errors are usually many times smaller: see `expected_error`.
 
         Parameters
         ----------

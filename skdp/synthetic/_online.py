@@ -127,8 +127,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     error of a query and of its answer: 1, whether a row is added, removed or replaced. *Mechanism*:
     the sparse vector technique with discrete Laplace noise on integers, drawn once for the
     threshold and afresh for every query (75% of the allowance, 95% if noise is Gaussian); discrete
-    Laplace or rounded Gaussian noise for answers, whichever is less. *Charged*: at most (epsilon,
-    delta), once, before any noise, to ``budget``.
+    Laplace or rounded Gaussian noise for answers, whichever is less.
 
     The ledger has the cost from `fit` on, and the list of releases from `close` on. The rows are
     kept in memory until `close`, but not in an attribute: an estimator that was pickled or copied,

@@ -214,8 +214,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     largest error of a query, in rows, rounded up. *Sensitivity* of the score: 1, whether a row is
     added, removed or replaced, for any number of queries. *Mechanism*: the exponential mechanism
     over all such tables, sampled exactly. Either all tables are scored (at most 2e7, with a bounded
-    number of queries), or they are counted as lattice paths (thresholds of one column). *Charged*:
-    at most (epsilon, delta), once, before any noise, to ``budget``.
+    number of queries), or they are counted as lattice paths (thresholds of one column).
 
     {outside}
     `predict` and `sample` use only the released table.
@@ -227,8 +226,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     Blum, Ligett & Roth 2013, "A learning theory approach to noninteractive database privacy",
     Section 3.
 
-    Dwork & Roth 2014, "The algorithmic foundations of differential privacy", Section 4.1
-    (SmallDB).
+    Dwork & Roth 2014, "The algorithmic foundations of differential privacy", Section 4.1 (SmallDB).
 
     Wasserman & Zhou 2010, "A statistical framework for differential privacy", Section 4
     (Kolmogorov-Smirnov distance).
@@ -431,8 +429,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     rows, rounded up. *Sensitivity* of the score: 1, whether a row is added, removed or replaced.
     *Mechanism*: the exponential mechanism over all comb(n_points + size - 1, size) tables, sampled
     exactly by counting lattice paths; each column gets an equal part. Counts get discrete Laplace
-    or rounded Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once, before
-    any noise, to ``budget``.
+    or rounded Gaussian noise, whichever is less.
 
     No error depends on the values in the rows. Without rows, all tables are equally likely.
 
