@@ -130,8 +130,6 @@ class DPLinearDiscriminantAnalysis(
     priors: Any = None
     n_components: int | None = None
     covariance_estimator: Any = None
-    classes: Any = "private"
-    bounds: Any = "private"
 
     _parameter_table: ClassVar[Table] = {
         "shrinkage": ("auto", None, Reals(0, 1)),

@@ -128,8 +128,6 @@ class DPGaussianNB(_NaiveBayes):
 
     priors: Any = None
     var_smoothing: float = 0.0
-    classes: Any = "private"
-    bounds: Any = "private"
 
     _parameter_table: ClassVar[Table] = {"var_smoothing": Reals(0, math.inf, "[)")}
     _normalised_priors = True
@@ -306,7 +304,6 @@ class DPCategoricalNB(_NaiveBayes):
     fit_prior: bool = True
     class_prior: Any = None
     min_categories: Any = None
-    classes: Any = "private"
     bounds: Any = field(init=False)
 
     _parameter_table: ClassVar[Table] = {"alpha": Reals(0, math.inf, "()"), "fit_prior": FLAG}

@@ -500,10 +500,13 @@ class QuantileFit(Scaler):
 class _SmoothFit(QuantileFit):
     """A fit with the parameters `mechanism` and `noise`."""
 
+    bounds: Any = "private"
+    mechanism: str = "exponential"
+    step: float | None = None
+    prior: str = "uniform"
+    noise: str = "cauchy"
+
     _in_parts = True
-
-    noise: str = field(init=False)
-
     _parameter_table: ClassVar[Table] = {
         "noise": ("cauchy", "student", "laplace"),
         "mechanism": ("exponential", "smooth", "global"),
@@ -630,12 +633,6 @@ class DPMedian(_SmoothFit):
     (array([54.]), np.float64(54.0))
     """
 
-    bounds: Any = "private"
-    mechanism: str = "exponential"
-    step: float | None = None
-    prior: str = "uniform"
-    noise: str = "cauchy"
-
     def _levels(self) -> list[float]:
         return [0.5]
 
@@ -741,11 +738,6 @@ class DPQuantile(_SmoothFit):
     """
 
     q: ArrayLike = field(default=(0.25, 0.5, 0.75), kw_only=False)
-    bounds: Any = "private"
-    mechanism: str = "exponential"
-    step: float | None = None
-    prior: str = "uniform"
-    noise: str = "cauchy"
 
     _parameter_table: ClassVar[Table] = {"q": lambda value, name: check_levels(value)}
 

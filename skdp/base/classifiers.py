@@ -651,8 +651,8 @@ class TargetRegressor(
     _takes_sparse: ClassVar[bool] = False
     _takes_table: ClassVar[bool] = False  # y may have several columns
 
-    bounds: Any = field(init=False)
-    target_bounds: Any = field(init=False)
+    bounds: Any = "private"
+    target_bounds: Any = "private"
 
     @property
     def _n_releases(self) -> int:

@@ -272,8 +272,6 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     """
 
     n_bins: int = field(default=64, kw_only=False)
-    classes: Any = "private"
-    bounds: Any = "private"
 
     def _public(self, n_features: int) -> Any:
         check_cells(n_features, int(self.n_bins))
@@ -402,8 +400,6 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     """
 
     n_bins: int = field(default=64, kw_only=False)
-    bounds: Any = "private"
-    target_bounds: Any = "private"
 
     def _stated_bounds(self, n_features: int, names: Sequence[Any] | None = None) -> Any:
         check_cells(n_features, int(self.n_bins))

@@ -346,9 +346,17 @@ class _LeastSquares(TargetRegressor):
     _one_row = False  # coefficients of a y of one column have one dimension, as in `Ridge`
 
     alpha: Any = field(init=False, default=0.0)
-    fit_intercept: Any = field(init=False)
-    positive: Any = field(init=False)
-    weight_bound: Any = field(init=False)
+    fit_intercept: bool = True
+    positive: bool = False
+    bounds: Any = "private"
+    target_bounds: Any = "private"
+    weight_bound: float | None = None
+
+    _parameter_table: ClassVar[Table] = {
+        "fit_intercept": FLAG,
+        "positive": FLAG,
+        "weight_bound": WEIGHT_BOUND,
+    }
 
     # --- fitting ------------------------------------------------------------------------------
 
@@ -836,19 +844,9 @@ class DPRidge(_LeastSquares):
     """
 
     alpha: Any = field(default=1.0, kw_only=False)
-    fit_intercept: bool = True
-    positive: bool = False
-    bounds: Any = "private"
-    target_bounds: Any = "private"
-    weight_bound: float | None = None
 
     _one_row = True
-    _parameter_table: ClassVar[Table] = {
-        "alpha": _check_alpha,
-        "fit_intercept": FLAG,
-        "positive": FLAG,
-        "weight_bound": WEIGHT_BOUND,
-    }
+    _parameter_table: ClassVar[Table] = {"alpha": _check_alpha}
 
 
 class DPLinearRegression(_LeastSquares):
@@ -898,15 +896,3 @@ class DPLinearRegression(_LeastSquares):
     >>> bool(abs(model.coef_[0] - 3) < 5 * model.coef_population_std_error_[0])
     True
     """
-
-    fit_intercept: bool = True
-    positive: bool = False
-    bounds: Any = "private"
-    target_bounds: Any = "private"
-    weight_bound: float | None = None
-
-    _parameter_table: ClassVar[Table] = {
-        "fit_intercept": FLAG,
-        "positive": FLAG,
-        "weight_bound": WEIGHT_BOUND,
-    }

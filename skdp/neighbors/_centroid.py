@@ -102,8 +102,6 @@ class DPNearestCentroid(DistanceClassifier):
 
     shrink_threshold: float | None = None
     priors: Any = "empirical"
-    classes: Any = "private"
-    bounds: Any = "private"
 
     _parameter_table: ClassVar[Table] = {"shrink_threshold": (None, Reals(0, math.inf, "()"))}
 
