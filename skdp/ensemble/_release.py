@@ -29,24 +29,18 @@ from skdp.core import Session
 from skdp.ensemble._blocks import Floats, check_model, seeded, with_tags_of
 from skdp.exceptions import warn_at_end
 from skdp.parameters import Integers, Table, naming
-from skdp.planning import row_count
 from skdp.queries import TableScores
 from skdp.synthetic._base import (
-    LearningMixin,
-    by_label,
     check_domain,
     check_learnable,
     plans_of,
     unstated,
 )
-from skdp.synthetic._graphical import AnswerErrors
 from skdp.synthetic._marginals import (
-    COUNT,
-    MAX_DATABASE,
     MAX_WORK,
     Rounds,
+    TablesMixin,
     candidate_sets,
-    table_errors,
 )
 from skdp.tabular import (
     CATEGORIES,
@@ -99,7 +93,7 @@ def _has_model_method(name: str) -> Any:
     return has
 
 
-class DPTrainOnRelease(LearningMixin, BaseEstimator):
+class DPTrainOnRelease(TablesMixin, BaseEstimator):
     """Train any classifier or regressor on a private synthetic table made for its target.
 
     First it measures the table of every column together with the target, with as much of the
@@ -236,7 +230,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     categories: str = "private"
     max_cells: int = 2**16
 
-    domain_: Domain = field(init=False)
     target_: int = field(init=False)
 
     _n_progress_tasks = 1
@@ -275,38 +268,21 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
             sets = [s for s in combinations(every, min(3, len(every))) if self.target_ in s]
             candidate_sets(sets, domain.sizes, max_cells)  # refuses too many cells
             self._rehearse(type(self).__name__)
-            delta, separate = self._deltas(domain.n_columns)
-            with self._session(rows, delta=delta, separate_delta=separate) as session:
-                total = row_count(session, COUNT)
-                self.domain_ = domain = self._learn(session, self._plans, domain, total)
-                candidates = candidate_sets(sets, domain.sizes, max_cells, strict=False)
-                labels = domain.names or every
-                rounds = Rounds(
-                    session, domain.sizes, candidates, max_cells, labels, total, self.target_
-                )
+            with self._session(rows) as session:
+                rounds = self._rounds(session, sets, max_cells, self.target_)
                 n_classes = self._n_classes
                 if n_classes > 1:
                     rounds.spent += calibration_share(session, rounds.total, n_classes)
-                self._model = rounds.run()
-                self._errors = AnswerErrors(rounds.measurements(), self._model)
+                self._set_fitted(rounds)
                 rng = session.post_processing_rng()
                 self._seed = int(rng.integers(0, 2**31 - 1))
                 soft = None if n_classes < 2 else self._soft_labels(session, rounds)
                 self.privacy_ = session.certificate()
-            measured = sorted(rounds.measured, key=lambda s: (len(s), s))
-            self.measured_ = by_label(measured, domain)
-            self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
             self.estimator_ = self._trained()
             self._recalibration = None if soft is None else self._recalibrated(soft)
             if is_classifier(self.estimator):
                 self.classes_ = np.asarray(self.estimator_.classes_)
         return self
-
-    @property
-    def answer_errors_(self) -> dict[tuple[Any, ...], dict[str, float]]:
-        """How far the tables of the fitted distribution are off, by set of `measured_`."""
-        check_is_fitted(self)
-        return table_errors(self._errors, self.domain_)
 
     def _open_release(self, X: Any, y: Any) -> Any:
         """Check parameters and rows, code them; record schema and domain. Charges nothing."""
@@ -474,7 +450,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         logs = tuple(np.log(np.maximum(model.conditionals[v], 1e-300)) for v in with_target)
         bags = tuple(model.tree.bags[v] for v in with_target)
         scores = TableScores(tuple(sizes), t, k, bags, logs)
-        self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
         codes, _ = self._public_codes()
         shares = model.marginal((t,))[:k]
         # Each table with the target has counts of the classes: sums of cells.

@@ -35,7 +35,7 @@ from skdp._docstrings import documenter
 from skdp.base import PrivateMixin, check_integer, refuse_units
 from skdp.base.context import allowed_delta
 from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
-from skdp.budget import Cost, gdp_mu
+from skdp.budget import Cost
 from skdp.core import Session
 from skdp.exceptions import warn_at_end
 from skdp.planning import Allowance
@@ -202,6 +202,8 @@ class LearningMixin(PrivateMixin):
     """
 
     domain: Any = field(init=False)
+    domain_: Domain = field(init=False)
+    _plans: list[ColumnPlan] | None = None
 
     def _learns_some(self, n_columns: int | None) -> bool:
         """Say whether the values of some column are learned or public by its type."""
@@ -214,10 +216,12 @@ class LearningMixin(PrivateMixin):
         # Single columns, pairs, and what is measured again.
         return math.nan if n_features is None else allowance.bins_std(3 * n_features)
 
-    def _deltas(self, n_columns: int | None) -> tuple[float, float]:
+    def _split_delta(self, n_features: int | None = None) -> tuple[float, float]:
         """Return the delta of noise, and that of categories that only one row has."""
-        noise = partial(self._noise_compared, n_features=n_columns)
-        return self._context().split_delta(noise, learns=self._learns_some(n_columns))
+        if n_features is None and hasattr(self, "domain_"):
+            n_features = self.domain_.n_columns
+        noise = partial(self._noise_compared, n_features=n_features)
+        return self._context().split_delta(noise, learns=self._learns_some(n_features))
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
         """Return the cost of one fit, before any data is touched.
@@ -236,13 +240,7 @@ class LearningMixin(PrivateMixin):
             The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian. If the
             domain does not state every column, a part of delta pays for selecting categories.
         """
-        self._context()
-        if n_features is None and hasattr(self, "domain_"):
-            n_features = self.domain_.n_columns
-        epsilon = float(self.epsilon)
-        noise, separate = self._deltas(n_features)
-        mu = gdp_mu(epsilon, noise) if noise else None
-        return Cost(epsilon=epsilon, delta=noise + separate, mu=mu, separate_delta=separate)
+        return super().privacy_cost(n_samples, n_features)
 
     def _learn(
         self, session: Session, plans: Sequence[ColumnPlan] | None, stated: Domain, n: float

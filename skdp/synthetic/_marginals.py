@@ -425,16 +425,38 @@ class ShareLimits(NoiseLimits):
         return np.clip(self.value - half, 0.0, 1.0), np.clip(self.value + half, 0.0, 1.0)
 
 
-def table_errors(errors: AnswerErrors, domain: Domain) -> dict[tuple[Any, ...], dict[str, float]]:
-    """Return what the attribute `answer_errors_` holds."""
-    sets = sorted(errors.measurements.tables, key=_by_size)
-    found = errors.of_tables()
-    parts = [dict(zip(("noise", "misfit"), found[s], strict=True)) for s in sets]
-    return dict(zip(by_label(sets, domain), parts, strict=True))
+class TablesMixin(LearningMixin):
+    """A fit to noisy tables: their rounds, and what they say of the fitted distribution."""
+
+    def _rounds(
+        self, session: Session, sets: Sequence[Clique], max_cells: int, target: int | None = None
+    ) -> Rounds:
+        """Release the number of rows and the domain; return the rounds, none of which has begun."""
+        total = row_count(session, COUNT)
+        self.domain_ = domain = self._learn(session, self._plans, self.domain_, total)
+        candidates = candidate_sets(sets, domain.sizes, max_cells, strict=False)
+        labels = domain.names or range(domain.n_columns)
+        return Rounds(session, domain.sizes, candidates, max_cells, labels, total, target)
+
+    def _set_fitted(self, rounds: Rounds) -> None:
+        """Set what has been measured, the fitted distribution and its errors."""
+        self._model = rounds.run()
+        self._errors = AnswerErrors(rounds.measurements(), self._model)
+        self.measured_ = by_label(sorted(rounds.measured, key=_by_size), self.domain_)
+        self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
+
+    @property
+    def answer_errors_(self) -> dict[tuple[Any, ...], dict[str, float]]:
+        """How far the tables of the fitted distribution are off, by set of `measured_`."""
+        check_is_fitted(self)
+        sets = sorted(self._errors.measurements.tables, key=_by_size)
+        found = self._errors.of_tables()
+        parts = [dict(zip(("noise", "misfit"), found[s], strict=True)) for s in sets]
+        return dict(zip(by_label(sets, self.domain_), parts, strict=True))
 
 
 @documented
-class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
+class DPMarginalSynthesizer(ReleaserMixin, TablesMixin, BaseEstimator):
     """Differentially private synthetic table with any number of columns, from marginal tables.
 
     First it measures the tables of single columns. Then it chooses and measures tables of two or
@@ -597,27 +619,12 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
             sets = list(_sets_of(self.queries, domain))
             candidate_sets(sets, domain.sizes, max_cells)  # every refusal comes before the charge
             rows = self._open_coded(X)
-            names = domain.names or range(domain.n_columns)
-            delta, separate = self._deltas(domain.n_columns)
-            with self._session(rows, delta=delta, separate_delta=separate) as session:
-                total = row_count(session, COUNT)
-                self.domain_ = domain = self._learn(session, self._plans, domain, total)
-                candidates = candidate_sets(sets, domain.sizes, max_cells, strict=False)
-                rounds = Rounds(session, domain.sizes, candidates, max_cells, names, total)
-                self._model = rounds.run()
-                self._errors = AnswerErrors(rounds.measurements(), self._model)
+            with self._session(rows) as session:
+                self._set_fitted(self._rounds(session, sets, max_cells))
                 self.privacy_ = session.certificate()
                 rng = session.post_processing_rng()
-            self.measured_ = by_label(sorted(rounds.measured, key=_by_size), domain)
-            self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
             self.database_ = self._table(self._model.sample(self.n_samples_, rng), rng)
         return self
-
-    @property
-    def answer_errors_(self) -> dict[tuple[Any, ...], dict[str, float]]:
-        """How far the tables of the fitted distribution are off, by set of `measured_`."""
-        check_is_fitted(self)
-        return table_errors(self._errors, self.domain_)
 
     def answers(self, queries: Any) -> Released:
         """Answer linear queries as `predict` does, with standard errors and intervals.
