@@ -23,20 +23,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp.base import check_bounds
 from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
 from skdp.base.mixin import in_precision_of
-from skdp.base.scalers import (
-    SHORT,
-    nullable,
-    present_bounds,
-    present_columns,
-    warn_of_few_rows,
-)
 from skdp.base.transformers import (
+    SHORT,
     Floats,
     Transformer,
     check_delta_for,
     input_names,
     is_private,
+    nullable,
+    present_bounds,
+    present_columns,
     stated_categories,
+    warn_of_few_rows,
 )
 from skdp.core import Session
 from skdp.exceptions import outside_level

@@ -29,7 +29,7 @@ from skdp.base.expected_error import (
     unanswered,
 )
 from skdp.base.mixin import learned_alone
-from skdp.base.scalers import (
+from skdp.base.transformers import (
     Floats,
     Pair,
     Scaler,

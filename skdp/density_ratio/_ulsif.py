@@ -41,7 +41,7 @@ from skdp.base.nystroem import (
 )
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import Box, Release, Session, UserFunction
-from skdp.density_ratio._base import (
+from skdp.density_ratio._ratio import (
     LARGEST_WEIGHT,
     DensityRatio,
     check_candidates,

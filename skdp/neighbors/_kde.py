@@ -19,7 +19,7 @@ from scipy.interpolate import RegularGridInterpolator
 from skdp.base.expected_error import NOISELESS, mean_error, rehearsal
 from skdp.base.nystroem import nystroem_features
 from skdp.core import Session
-from skdp.neighbors._base import (
+from skdp.neighbors._density import (
     COUNT_SHARE,
     LOUD,
     MOST_CENTERS,

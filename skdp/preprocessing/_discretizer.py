@@ -25,7 +25,6 @@ from skdp.base.expected_error import (
     resampled,
 )
 from skdp.base.mixin import in_precision_of
-from skdp.base.scalers import release_range, warn_of_few_rows
 from skdp.base.transformers import (
     Floats,
     Transformer,
@@ -33,6 +32,8 @@ from skdp.base.transformers import (
     dtype_of_codes,
     indicators,
     input_names,
+    release_range,
+    warn_of_few_rows,
 )
 from skdp.core import Box, Session
 from skdp.exceptions import warn_at_end

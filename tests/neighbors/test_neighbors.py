@@ -18,8 +18,7 @@ from sklearn.pipeline import make_pipeline
 from skdp import DPHistogramDensity, DPKernelDensity, DPMinMaxScaler, PrivacyBudget
 from skdp.budget import gdp_mu
 from skdp.neighbors import _base, _kde
-from skdp.neighbors._base import Lattice, axis_kernel
-from skdp.neighbors._histogram import auto_bins
+from skdp.neighbors._density import Lattice, auto_bins, axis_kernel
 from skdp.neighbors._kde import criterion
 from tests.folding import each
 
