@@ -28,9 +28,15 @@ from sklearn.metrics.pairwise import euclidean_distances
 from skdp.base import PrivateMixin, in_precision_of, keeps_precision, names_of
 from skdp.base.expected_error import ExpectedErrorMixin, rehearsal, rehearsals, repeated
 from skdp.base.mixin import WEIGHT_BOUND, weighted_rows
-from skdp.cluster._ball import fit_in_ball, takes_ball
 from skdp.cluster._coreset import Clustering, PublicBox
-from skdp.cluster._lloyd import MANY_FEATURES, cluster, mean_error, number_of_rows
+from skdp.cluster._lloyd import (
+    MANY_FEATURES,
+    cluster,
+    fit_in_ball,
+    mean_error,
+    number_of_rows,
+    takes_ball,
+)
 from skdp.core import Session, public_generator
 from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, check_size
