@@ -69,6 +69,11 @@ SHARED_TEXTS = {
     ),
     "input_features": "Names of the columns of X; those of `fit`, or x0, x1, ... if None.",
     "n_samples, n_features": "Not used: the cost of a fit does not depend on them.",
+    "n_features": "Number of columns; ``n_features_in_`` after `fit`.",
+    "sample_weight": (
+        "Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be "
+        "stated."
+    ),
     "random_state": (
         'Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.'
     ),
@@ -89,6 +94,7 @@ SHARED_TEXTS = {
     "center_, scale_": "Columns are centred and scaled by these values before rows are clipped.",
     "class_count_": "Noisy number of rows of each class, at least 1.",
     "domain_": "The domain of all columns.",
+    "privacy": "What was released, by which mechanism, at which cost.",
     "privacy_": "What was released, by which mechanism, at which cost.",
     "radius_": (
         "The norm to which a centred and scaled row is clipped, in `fit` and in predictions."

@@ -70,10 +70,7 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     k : int or "all", default=10
         How many columns are kept; ``"all"`` releases nothing.
     classes : "private" or array-like of shape (n_classes,), default="private"
-        All class labels, from public knowledge, because which labels occur in y is private. Rows
-        with another label are left out. ``"private"`` selects the labels that enough rows have, for
-        a tenth of the allowance and half of delta, which must be above 0. Not used with
-        ``"f_regression"``.
+        ... Not used with ``"f_regression"``.
     target_bounds : "private" or tuple (low, high), default="private"
         Range of a numeric target. State it together with `bounds`, or leave both to be learned.
 

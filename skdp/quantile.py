@@ -453,7 +453,6 @@ class QuantileFit(Scaler):
         n_samples : int
             Number of rows, as far as it is public.
         n_features : int, default=None
-            Number of columns; ``n_features_in_`` after `fit`.
 
         Returns
         -------

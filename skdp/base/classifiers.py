@@ -683,10 +683,6 @@ class TargetRegressor(
 
         Parameters
         ----------
-        X : array-like, sparse matrix or table of shape (n_samples, n_features)
-            Private rows of finite numbers. Linear models take sparse rows; these are read in dense
-            chunks, and the time this takes depends on how many cells they store. May be in parts
-            (`skdp.engines`).
         y : array-like of shape (n_samples,)
             Private targets, finite numbers.
         """

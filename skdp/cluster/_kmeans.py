@@ -211,9 +211,7 @@ class DPKMeans(
         X : array-like or table of shape (n_samples, n_features)
             Private rows. May be in parts (`skdp.engines`).
         sample_weight : array-like of shape (n_samples,), default=None
-            Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be
-            stated. With rows in one table only; for more than 12 features with
-            ``algorithm="lloyd"`` only.
+            ... With rows in one table only; for more than 12 features with ``algorithm="lloyd"``.
         """
         with self._all_or_nothing(groups):
             rows, weight_bound = weighted_rows(self, self._open(X), sample_weight)

@@ -580,14 +580,6 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         error : float
             Standard deviation of the logarithm of a weight, relative to the mean over the public
             rows: the root mean square over these rows. It does not depend on the private rows.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skdp import DPLogisticRatio
-        >>> public = np.linspace(-1.0, 1.0, 50)[:, None]
-        >>> round(DPLogisticRatio(epsilon=1.0).expected_error(10_000, public), 3)
-        0.014
         """
         self._check_parameters()
         n = check_integer(n_samples, "n_samples", low=1)

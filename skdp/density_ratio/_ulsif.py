@@ -858,15 +858,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         ------
         ValueError
             If `like` is not given, or if centres come from the private rows.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skdp import DPuLSIF
-        >>> public = np.linspace(-1.0, 1.0, 50)[:, None]
-        >>> like = np.random.default_rng(0).normal(0.3, 0.4, size=(500, 1))  # made up
-        >>> 1e-3 < DPuLSIF(epsilon=1.0).expected_error(10_000, public, like=like) < 3e-3
-        True
         """
         n = check_integer(n_samples, "n_samples", low=1)
         self._check_parameters()

@@ -322,8 +322,7 @@ class DPLogisticRegression(LabelledClassifier):
         y : array-like of shape (n_samples,)
             Private labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Private weights of the losses of rows, finite numbers, clipped to [0, `weight_bound`],
-            which must be stated. With rows in one table only.
+            ... They weigh losses. With rows in one table only.
         """
         with self._all_or_nothing(groups):
             return self._fitted(X, y, sample_weight)

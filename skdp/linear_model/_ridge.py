@@ -382,8 +382,7 @@ class _LeastSquares(TargetRegressor):
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Private targets, finite numbers.
         sample_weight : array-like of shape (n_samples,), default=None
-            Private weights of the squared errors of the rows: finite numbers, clipped to [0,
-            `weight_bound`], which must be stated.
+            ... They weigh squared errors.
         """
         with self._all_or_nothing(groups):
             if sample_weight is None:

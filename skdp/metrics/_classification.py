@@ -256,7 +256,6 @@ class ConfusionMatrix:
     labels : ndarray of shape (n_classes,)
         The classes, in the given order.
     privacy : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
     noise : object
         Noise of one count.
     """
@@ -500,7 +499,6 @@ class ScoreHistogram:
     labels : ndarray of shape (2,)
         The two classes, the positive one last.
     privacy : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
     noise : object
         Noise of one count.
     """

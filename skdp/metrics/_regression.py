@@ -209,7 +209,6 @@ class RegressionErrors:
     target_bounds : tuple of float or None
         The bounds to which targets were clipped; None without targets.
     privacy : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
     sums : object
         The released sums.
     """

@@ -366,11 +366,6 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Floats:
         """Draw rows from the released density, at no further cost.
 
-        Parameters
-        ----------
-        random_state : int, RandomState or None, default=None
-            Independent of the noise, so samples may be repeated with the same seed.
-
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)

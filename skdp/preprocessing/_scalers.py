@@ -208,9 +208,8 @@ class DPStandardScaler(Scaler):
         ----------
         {rows}
         sample_weight : array-like of shape (n_samples,), default=None
-            Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be
-            stated. A row and its weight are protected together. With ``nan_policy="raise"`` and
-            rows in one table only.
+            ... A row and its weight are protected together. With ``nan_policy="raise"`` and rows in
+            one table only.
         """
         with self._all_or_nothing(groups):
             rows, most = weighted_rows(self, self._open(X), sample_weight)

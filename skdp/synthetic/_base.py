@@ -528,11 +528,6 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Draw rows at random from the release, in the form of the fitted table.
 
-        Parameters
-        ----------
-        random_state : int, RandomState or None, default=None
-            Not that of the noise: samples may be repeated.
-
         Returns
         -------
         X : ndarray or table of shape (n_samples, n_features)
