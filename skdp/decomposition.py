@@ -506,7 +506,7 @@ class DPPCA(
         if not sparse.issparse(X):
             return super()._open(X, reset=reset)
         self._check_parameters()
-        rows = check_sparse(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
+        rows = check_sparse(X, **self._entrance)
         validate_data(self, rows.head, reset=reset, skip_check_array=True)
         return rows
 
@@ -554,7 +554,7 @@ class DPPCA(
         X : array-like of shape (n_samples, n_components)
         """
         check_is_fitted(self)
-        values = check_public_array(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
+        values = check_public_array(X, **self._entrance)
         if values.shape[1] != self.n_components_:
             raise ValueError(
                 f"X must have {self.n_components_} columns, one per component, got "

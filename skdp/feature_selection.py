@@ -181,14 +181,13 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
                 self.scores_ = self.bounds_ = nothing
                 self.privacy_ = self._context().nothing_released()
                 return self
-            options: dict[str, Any] = {"estimator": name, "allow_empty": self._allow_empty}
             classes = self._check_classes() if self._of_classes else None
             if not self._of_classes:
-                rows = check_with_target(X, y, **options)
+                rows = check_with_target(X, y, **self._entrance)
             elif classes is None:
-                rows = check_unselected(X, y, **options)
+                rows = check_unselected(X, y, **self._entrance)
             else:
-                rows = check_labelled(X, y, classes=classes, **options)
+                rows = check_labelled(X, y, classes=classes, **self._entrance)
             validate_data(self, X, skip_check_array=True)
             warn_of_column(y)
             stated = self._stated_bounds(self.n_features_in_)
@@ -294,8 +293,7 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
             The chosen columns, finite numbers.
         """
         check_is_fitted(self)
-        X, name = as_dense(X), type(self).__name__
-        values = check_public_array(X, estimator=name, allow_empty=self._allow_empty)
+        values = check_public_array(as_dense(X), **self._entrance)
         return in_precision_of(X, np.asarray(super().inverse_transform(values)))
 
 

@@ -280,11 +280,10 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         """
         with self._all_or_nothing(groups):
             self._check_without_rows()
-            name, empty = type(self).__name__, self._allow_empty
             table: Any = self._marked(X)
             self.bounds_: Any = None
             if self.strategy in _NUMERIC:
-                rows = check_columns(table, estimator=name, allow_empty=empty)
+                rows = check_columns(table, **self._entrance)
                 self._describe(X)
                 stated = self._stated_bounds(len(rows.plans))
                 with self._session(rows) as session:
@@ -296,7 +295,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                     warn_of_few_rows(self, what, float(times.max()), why)
                 return self
             of_numbers = holds_numbers(table)
-            table, schema = check_categorical(table, estimator=name, allow_empty=empty)
+            table, schema = check_categorical(table, **self._entrance)
             self._describe(X)
             self.counts_, self.counts_std_error_ = np.full((2, schema.n_columns), np.nan)
             fill = self.fill_value
@@ -313,8 +312,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 empty_columns = []
         if empty_columns:  # which is released, so a warning may tell it
             warnings.warn(
-                f"{name}: no category of columns {listed(empty_columns)} had enough rows to be "
-                "selected: their missing cells stay missing. State categories, or take a larger "
+                f"{type(self).__name__}: no category of columns {listed(empty_columns)} had enough "
+                "rows to be selected: their missing cells stay missing. State categories, or take a larger "
                 "epsilon or delta",
                 stacklevel=outside_level(),
             )
@@ -378,7 +377,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
 
     def _release_frequent(self, table: Any, schema: Any) -> list[Any]:
         """Release and set statistics; return the columns without one."""
-        d, name = schema.n_columns, type(self).__name__
+        d = schema.n_columns
         labels = list(schema.names or range(d))
         specs = zip(labels, stated_categories(self.categories, table, schema), strict=True)
         stated = {label: _with_missing(spec) for label, spec in specs if not isinstance(spec, str)}
@@ -388,7 +387,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         rows: Any = (
             check_uncoded(table, plans, named=named, allow_empty=empty)
             if selects
-            else check_coded(table, domain, estimator=name, allow_empty=empty)
+            else check_coded(table, domain, **self._entrance)
         )
         with self._session(rows) as session:
             if selects:
@@ -487,14 +486,12 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             are those of numbers; otherwise objects, as lists of lists give too.
         """
         check_is_fitted(self)
-        name, empty, table = type(self).__name__, self._allow_empty, self._marked(X)
+        table = self._marked(X)
         if self.strategy in _NUMERIC:
-            values: Any = check_public_array(
-                table, estimator=name, allow_empty=empty, allow_missing=True
-            )
+            values: Any = check_public_array(table, **self._entrance, allow_missing=True)
             missing = np.isnan(values)
         else:
-            values = array_of_cells(check_categorical(table, estimator=name, allow_empty=empty)[0])
+            values = array_of_cells(check_categorical(table, **self._entrance)[0])
             missing = np.array([_is_missing(cell) for cell in values.ravel()], dtype=bool)
             missing = missing.reshape(values.shape)
         validate_data(self, X, reset=False, skip_check_array=True)

@@ -556,11 +556,11 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     def _open_labelled(self, X: Any, y: Any, classes: NDArray | None) -> Rows:
         """Check parameters, rows and labels, and record names and number of columns."""
         self._check_parameters()
-        known: Any = {"estimator": type(self).__name__, "allow_empty": self._allow_empty}
         if classes is None:
-            rows = check_unselected(X, y, **known)
+            rows = check_unselected(X, y, **self._entrance)
         else:
-            rows = check_labelled(X, y, classes=classes, one_place=self._one_place(), **known)
+            place = self._one_place()
+            rows = check_labelled(X, y, classes=classes, one_place=place, **self._entrance)
         validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         warn_of_column(y)
         return rows
@@ -708,8 +708,7 @@ class TargetRegressor(
         rows = check_with_target(
             X,
             y,
-            estimator=type(self).__name__,
-            allow_empty=self._allow_empty,
+            **self._entrance,
             one_place=self._one_place(),
             takes_sparse=self._takes_sparse,
             takes_table=self._takes_table,

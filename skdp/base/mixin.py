@@ -330,6 +330,11 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
         """Whether an empty table is accepted, because the number of rows is private."""
         return self._adjacency == "add_or_remove_one"
 
+    @property
+    def _entrance(self) -> dict[str, Any]:
+        """Options of the checks of rows."""
+        return {"estimator": type(self).__name__, "allow_empty": self._allow_empty}
+
     @contextmanager
     def _all_or_nothing(self, groups: Any = None) -> Iterator[None]:
         """Leave the estimator as it was if the block raises; `groups` are the ids of this fit.
@@ -355,8 +360,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
     def _open(self, X: Any, *, reset: bool = True) -> Rows:
         """Check parameters and rows, and record names and number of columns."""
         self._check_parameters()
-        name, empty = type(self).__name__, self._allow_empty
-        rows = check_rows(X, estimator=name, allow_empty=empty, one_place=self._one_place())
+        rows = check_rows(X, **self._entrance, one_place=self._one_place())
         validate_data(self, getattr(rows, "head", X), reset=reset, skip_check_array=True)
         return rows
 
@@ -412,10 +416,9 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
     def _public_array(self, X: Any) -> NDArray[np.float64]:
         """Return the caller's X as float64 of shape (n, n_features_in_); refuse an unfitted one."""
         check_is_fitted(self)
-        name = type(self).__name__
         if getattr(getattr(self, "privacy_", None), "charged", False):
             warn_of_askers(self, self._allow_empty)
-        values = check_public_array(X, estimator=name, allow_empty=self._allow_empty)
+        values = check_public_array(X, **self._entrance)
         validate_data(self, X, reset=False, skip_check_array=True)
         return values
 

@@ -418,8 +418,7 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
         self._check_parameters()
         if not self._omits:
             return super()._open(X, reset=reset)
-        name = type(self).__name__
-        rows = check_columns(X, estimator=name, allow_empty=self._allow_empty)
+        rows = check_columns(X, **self._entrance)
         validate_data(self, X, reset=reset, skip_check_array=True)
         return rows
 
@@ -430,8 +429,7 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
         return values
 
     def _table(self, X: Any) -> Floats:
-        name, empty = type(self).__name__, self._allow_empty
-        return check_public_array(X, estimator=name, allow_empty=empty, allow_missing=self._omits)
+        return check_public_array(X, **self._entrance, allow_missing=self._omits)
 
     def _refuse_error_of_present(self) -> None:
         """Refuse an expected error that depends on how many cells are missing."""

@@ -295,9 +295,8 @@ class DensityRatio(PrivateMixin):
         public under "replace_one" only.
         """
         self._check_parameters()
-        options: Any = {"estimator": type(self).__name__, "allow_empty": self._allow_empty}
-        rows, public = check_samples(X, y, **options)
-        private = check_marks(y, X.shape[0] if hasattr(X, "shape") else len(X), **options)
+        rows, public = check_samples(X, y, **self._entrance)
+        private = check_marks(y, X.shape[0] if hasattr(X, "shape") else len(X), **self._entrance)
         validate_data(self, X, reset=True, skip_check_array=True)
         return rows, public, private
 
@@ -353,8 +352,7 @@ class DensityRatio(PrivateMixin):
             1 for rows of the private sample, 0 for rows of the public one.
         """
         values = self._public_array(X)
-        options: Any = {"estimator": type(self).__name__, "allow_empty": self._allow_empty}
-        private = check_marks(y, len(values), **options)
+        private = check_marks(y, len(values), **self._entrance)
         weights = self._weights(values)
         linear = float(weights[private].mean()) if private.any() else 0.0
         return linear - 0.5 * float(np.square(weights[~private]).mean())

@@ -327,14 +327,13 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
     def _coded(self, X: Any, y: Any, column: NDArray | None) -> Any:
         """Return the rows as codes of the domain; not coded if the domain has to be learned."""
         domain, empty = self.domain_, self._allow_empty
-        options: dict[str, Any] = {"estimator": type(self).__name__, "allow_empty": empty}
         if self._plans is not None and any(plan.learned for plan in self._plans):
             named = domain.names is not None
             target = None if column is None else (column, self.target_)
             return check_uncoded(X, self._plans, named=named, allow_empty=empty, target=target)
         if y is None:
-            return check_coded(X, domain, **options, one_place=self._one_place())
-        return check_coded_target(X, y, domain, self.target_, **options)
+            return check_coded(X, domain, **self._entrance, one_place=self._one_place())
+        return check_coded_target(X, y, domain, self.target_, **self._entrance)
 
     def _stated_domain(self, schema: Schema, in_X: bool) -> Domain:
         """Return the stated domain in the order of the columns of X; set the target's position."""

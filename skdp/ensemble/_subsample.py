@@ -338,9 +338,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
             how = self._how
             classes = check_classes(self.classes) if is_classifier(self.estimator) else None
             warn_of_column(y)
-            rows = check_labelled(
-                X, y, estimator=type(self).__name__, classes=classes, allow_empty=self._allow_empty
-            )
+            rows = check_labelled(X, y, classes=classes, **self._entrance)
             validate_data(self, X, skip_check_array=True)
             like = X if hasattr(self, "feature_names_in_") else None
             with naming("public"):

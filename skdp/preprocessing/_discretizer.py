@@ -335,7 +335,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         names = input_names(self)  # refuses an unfitted one
         ordinal = self.encode == "ordinal"
         X = as_dense(X)
-        values = check_public_array(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
+        values = check_public_array(X, **self._entrance)
         self._check_width(values.shape[1], len(names) if ordinal else int(self.n_bins_.sum()))
         codes = values.astype(np.int64) if ordinal else codes_of(values, self.n_bins_)
         if (codes < 0).any() or (codes >= self.n_bins_).any():

@@ -206,8 +206,8 @@ class Encoder(ExpectedErrorMixin, Transformer):
     def _read(self, X: Any) -> tuple[Any, Any, dict[int, list[Any]], list[int]]:
         """Check parameters and X; return table, schema, stated categories and private columns."""
         self._check_without_rows()
-        name, empty = type(self).__name__, self._allow_empty
-        table, schema = check_categorical(X, estimator=name, allow_empty=empty)
+        name = type(self).__name__
+        table, schema = check_categorical(X, **self._entrance)
         validate_data(self, X, skip_check_array=True)
         specs = stated_categories(self.categories, table, schema)
         categories = {j: spec for j, spec in enumerate(specs) if not isinstance(spec, str)}
@@ -352,8 +352,7 @@ class Encoder(ExpectedErrorMixin, Transformer):
     def _encoded(self, X: Any) -> tuple[Codes, NDArray[np.bool_]]:
         """Return the codes of the caller's own X."""
         check_is_fitted(self)
-        name = type(self).__name__
-        table, _ = check_categorical(X, estimator=name, allow_empty=self._allow_empty)
+        table, _ = check_categorical(X, **self._entrance)
         validate_data(self, X, reset=False, skip_check_array=True)
         return self._codes(table)
 
@@ -681,8 +680,7 @@ class DPOneHotEncoder(Encoder):
         width = sum(self._sizes_out)
         values: Any = X
         if width or np.shape(X)[1:] != (0,):  # where no category was found there are no columns
-            name, empty = type(self).__name__, self._allow_empty
-            values = check_public_array(X, estimator=name, allow_empty=empty)
+            values = check_public_array(X, **self._entrance)
         self._check_width(values.shape[1], width)
         codes = codes_of(values, self._sizes_out)
         if self.handle_unknown == ERROR and self.drop_idx_ is None and (codes < 0).any():

@@ -404,13 +404,7 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
                 X, self._plans, named=domain.names is not None, allow_empty=self._allow_empty
             )
         else:
-            rows = check_coded(
-                X,
-                domain,
-                estimator=type(self).__name__,
-                allow_empty=self._allow_empty,
-                one_place=self._one_place(),
-            )
+            rows = check_coded(X, domain, **self._entrance, one_place=self._one_place())
         self._table(np.zeros((0, domain.n_columns), dtype=np.int64))  # raises now, or never
         validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         return rows
@@ -490,9 +484,7 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
             )
         X, _ = table_schema(queries, estimator=type(self).__name__)
         validate_data(self, X, reset=False, skip_check_array=True)
-        codes = public_codes(
-            X, self.domain_, estimator=type(self).__name__, allow_empty=self._allow_empty
-        )
+        codes = public_codes(X, self.domain_, **self._entrance)
         return np.clip(self._cell_fractions(codes), 0.0, 1.0)
 
     # --- before a fit ---------------------------------------------------------------------------
