@@ -7,7 +7,6 @@ choice of columns are computed from them.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import field
 from typing import Any, ClassVar, Self
 
@@ -26,7 +25,7 @@ from skdp.base.classifiers import (
 )
 from skdp.base.transformers import Floats, Transformer
 from skdp.core import ScaledBox, Session
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_caller
 from skdp.parameters import Integers, Table, naming
 from skdp.planning import Allowance, bounds_in
 from skdp.queries import SecondMoment, label_moments, select_classes
@@ -198,17 +197,15 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
                     self._score_numbers(session, stated)
                 self.privacy_ = session.certificate()
         if self._of_classes and len(self.classes_) < 2:  # which is released, so we may warn
-            warnings.warn(
+            warn_caller(
                 f"{name}: {len(self.classes_)} class(es) had enough rows to be selected: there "
                 "are no scores, and the first columns were kept. State them, classes=[...], or "
                 "take a larger epsilon or delta",
-                stacklevel=outside_level(),
             )
         if isinstance(self.k, int) and self.k > self.n_features_in_:
-            warnings.warn(
+            warn_caller(
                 f"{name}: k={self.k} is greater than n_features={self.n_features_in_}. All the "
                 "features will be returned, and a fit with k='all' costs nothing.",
-                stacklevel=outside_level(),
             )
         return self
 

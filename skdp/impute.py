@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from collections import Counter
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -37,7 +36,7 @@ from skdp.base.transformers import (
     warn_of_few_rows,
 )
 from skdp.core import Session
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_caller
 from skdp.parameters import FLAG, Table
 from skdp.planning import Allowance, row_count
 from skdp.queries import (
@@ -311,11 +310,10 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 self.statistics_[[value is None for value in self.statistics_]] = fill
                 empty_columns = []
         if empty_columns:  # which is released, so a warning may tell it
-            warnings.warn(
+            warn_caller(
                 f"{type(self).__name__}: no category of columns {listed(empty_columns)} had enough "
-                "rows to be selected: their missing cells stay missing. State categories, or take a larger "
-                "epsilon or delta",
-                stacklevel=outside_level(),
+                "rows to be selected: their missing cells stay missing. State categories, or take a "
+                "larger epsilon or delta",
             )
         return self
 

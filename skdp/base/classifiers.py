@@ -7,7 +7,6 @@ and released numbers only. With `most`, the public bound of weights, a row count
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from skdp._docstrings import shared_texts
 from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.core import Mean, ScaledBox, Session
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_caller
 from skdp.parameters import check_bounds, check_classes, check_size, naming
 from skdp.planning import Allowance, bounds_in, learned_before, row_count
 from skdp.queries import (
@@ -238,9 +237,8 @@ def check_priors(
     if not np.isclose(total, 1.0):
         if normalised:
             raise ValueError(f"The sum of the priors should be 1. See {name}")
-        warnings.warn(
+        warn_caller(
             "The priors do not sum to 1. Normalizing such that it sums to one.",
-            stacklevel=outside_level(),
         )
         values = values / total
     return values.copy()
@@ -250,11 +248,10 @@ def warn_of_column(y: Any) -> None:
     """Warn as scikit-learn does if y has two dimensions."""
     shape = getattr(y, "shape", None)
     if isinstance(shape, tuple) and shape[1:] == (1,):
-        warnings.warn(
+        warn_caller(
             "A column-vector y was passed when a 1d array was expected. Please change the shape of "
             "y to (n_samples, ), for example using ravel().",
             DataConversionWarning,
-            stacklevel=outside_level(),
         )
 
 
@@ -461,7 +458,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
             if hasattr(self, "bounds_"):
                 text = _SHARES_OF_FEW
             text = text.format(type(self).__name__, len(classes))
-            warnings.warn(text, stacklevel=outside_level())
+            warn_caller(text)
         return self
 
     def _fit_constant(self, session: Session, n_classes: int) -> None:

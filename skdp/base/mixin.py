@@ -18,7 +18,6 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -53,7 +52,7 @@ from skdp.base.context import CallContext, allowed_delta, public_key, unit_of
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ambient_budget
 from skdp.core import PRIVATE_ROWS, Session, check_allowance
-from skdp.exceptions import FoldsWarning, outside_level, warnings_at_end
+from skdp.exceptions import FoldsWarning, warn_caller, warnings_at_end
 from skdp.parameters import (
     PRIVATE,
     Reals,
@@ -236,7 +235,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
         if budget is not None:
             warn_of_callers(type(self).__name__, private, self)
         if private and (warning := check_folds_of_caller(self, unit_of(budget))):
-            warnings.warn(warning, FoldsWarning, stacklevel=outside_level())
+            warn_caller(warning, FoldsWarning)
         return super().__sklearn_clone__()
 
     if not TYPE_CHECKING:  # or every attribute would pass for one that is there

@@ -8,7 +8,6 @@ nearest centres), empty or not. Centres and errors are computed from these.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, ClassVar, Self
@@ -38,7 +37,7 @@ from skdp.cluster._lloyd import (
     takes_ball,
 )
 from skdp.core import Session, public_generator
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_caller
 from skdp.parameters import Integers, Table, check_size
 from skdp.planning import Allowance, bounds_in
 from skdp.tabular import check_public_array
@@ -237,14 +236,13 @@ class DPKMeans(
                 self.privacy_ = session.certificate()
         # Centres are released, so a warning about them reveals nothing more.
         if self.n_distinct_ == 1 < len(self.cluster_centers_):
-            warnings.warn(
+            warn_caller(
                 f"{type(self).__name__}: all {len(self.cluster_centers_)} centres coincide: noise "
                 "hides the clusters, and one private mean is all that could be had (n_distinct_ is "
                 "1). Take more rows or a larger epsilon, fewer clusters or columns, "
                 f"{'stated' if bounds is None else 'tighter'} bounds, or a smaller "
                 "max_rows_per_unit where there are groups=",
                 ConvergenceWarning,
-                stacklevel=outside_level(),
             )
         return self
 

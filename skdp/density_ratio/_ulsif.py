@@ -12,7 +12,6 @@ import copy
 import math
 import pickle
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -49,7 +48,7 @@ from skdp.density_ratio._ratio import (
     effective_sample_size,
     rate_of,
 )
-from skdp.exceptions import PublishedRowsWarning, outside_level
+from skdp.exceptions import PublishedRowsWarning, warn_caller
 from skdp.loss.conversions import round_up
 from skdp.parameters import Integers, Reals, Table, check_parameter
 from skdp.planning import Allowance, row_count
@@ -641,11 +640,10 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             moments = None if basis is None else public_moments(basis, public)
             published = self._published(int(private.sum()))
             if self._publishes:
-                warnings.warn(
+                warn_caller(
                     f"centers={PUBLISHED!r} publishes raw private rows: each private row ends "
                     "up in centers_ with the probability charged as delta.",
                     PublishedRowsWarning,
-                    stacklevel=outside_level(),
                 )
             with (
                 self._session(

@@ -10,7 +10,6 @@ Where the target's bounds are not stated and rows are few, one point amid the ta
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -34,7 +33,7 @@ from skdp.base.classifiers import (
 from skdp.base.mixin import WEIGHT_BOUND, check_weight_bound
 from skdp.confidence.equations import check_level
 from skdp.core import Mean, ScaledBox, Session
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_caller
 from skdp.linear_model._solving import (
     HIDDEN,
     Errors,
@@ -391,7 +390,7 @@ class _LeastSquares(TargetRegressor):
                 self._check_parameters()
                 self._fitted(X, y, sample_weight, most=check_weight_bound(self))
         if math.isnan(self.radius_):  # decided by released numbers, so a warning may tell it
-            warnings.warn(self._inference[0][2], stacklevel=outside_level())
+            warn_caller(self._inference[0][2])
         return self
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:

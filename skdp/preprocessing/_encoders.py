@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from fractions import Fraction
@@ -37,7 +36,7 @@ from skdp.base.transformers import (
     selected,
     stated_categories,
 )
-from skdp.exceptions import outside_level, warn_at_end
+from skdp.exceptions import warn_at_end, warn_caller
 from skdp.parameters import FLAG, Integers, Reals, Table, naming, shown
 from skdp.planning import Allowance
 from skdp.queries import MarginalCells, least_shown, row_counts
@@ -225,11 +224,10 @@ class Encoder(ExpectedErrorMixin, Transformer):
         """Warn of columns of which no category was selected, which is released."""
         if empty := [j for j in private if not len(self.categories_[j])]:
             shown = [int(j) if schema.names is None else schema.names[j] for j in empty]
-            warnings.warn(
+            warn_caller(
                 f"{type(self).__name__}: no category of columns {listed(shown)} had enough rows to "
                 "be selected. State them, categories=[['a', 'b'], ...], or take a larger epsilon "
                 "or delta; for columns of many different numbers, take DPKBinsDiscretizer",
-                stacklevel=outside_level(),
             )
 
     def _set_categories(self, categories: dict[int, list[Any]], schema: Any) -> None:
@@ -647,11 +645,10 @@ class DPOneHotEncoder(Encoder):
         unknown = codes < 0
         if self.handle_unknown == _WARN and unknown.any():
             columns = np.flatnonzero(unknown.any(axis=0)).tolist()
-            warnings.warn(
+            warn_caller(
                 f"Found unknown categories in columns {columns} during transform. "
                 "These unknown categories will be encoded as the infrequent "
                 "category, or as all zeros where there is none",
-                stacklevel=outside_level(),
             )
         self._grouped(codes)
         for j in range(codes.shape[1]):

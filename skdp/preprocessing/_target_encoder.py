@@ -8,7 +8,6 @@ post-processing.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -31,7 +30,7 @@ from skdp.base.transformers import (
     stated_categories,
 )
 from skdp.core import Session
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_caller
 from skdp.parameters import (
     Reals,
     Table,
@@ -325,7 +324,7 @@ class DPTargetEncoder(Encoder):
         self._warn_of_none(private, schema)
         if self.target_type_ == _CONTINUOUS and math.isnan(self.target_mean_std_error_):
             # Decided by released numbers, so a warning may tell it.
-            warnings.warn(_POINT_ALONE.format(type(self).__name__), stacklevel=outside_level())
+            warn_caller(_POINT_ALONE.format(type(self).__name__))
         return self
 
     def _release(self, session: Session, categories: dict[int, list[Any]], bounds: Any) -> None:
