@@ -464,7 +464,6 @@ class DPPCA(
                 center, radius, known = _ball(session, plan, stated_center, stated_bound)
                 noise = Allowance.left(session).gram_noise(self.noise, d + 1)
                 gram = session.answer(SecondMoment(Ball(center, radius), TAU, noise))
-                self.privacy_ = session.certificate()
             shift_std = gram.total_std / n
             shift = shrink_to_zero(gram.total / n, shift_std)
             # The mean of rows in a ball is in the ball.

@@ -195,7 +195,6 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
                     self._score_classes(session, stated, classes)
                 else:
                     self._score_numbers(session, stated)
-                self.privacy_ = session.certificate()
         if self._of_classes and len(self.classes_) < 2:  # which is released, so we may warn
             warn_caller(
                 f"{name}: {len(self.classes_)} class(es) had enough rows to be selected: there "

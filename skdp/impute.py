@@ -287,7 +287,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 stated = self._stated_bounds(len(rows.plans))
                 with self._session(rows) as session:
                     times, why = self._release_numbers(session, rows.plans, stated)
-                    self.privacy_ = session.certificate()
                 if (few := np.flatnonzero(times > 1.0)).size:
                     labels = [rows.plans[j].label for j in few]
                     what = f"what fills columns {listed(labels)} may be far from their rows"
@@ -312,8 +311,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         if empty_columns:  # which is released, so a warning may tell it
             warn_caller(
                 f"{type(self).__name__}: no category of columns {listed(empty_columns)} had enough "
-                "rows to be selected: their missing cells stay missing. State categories, or take a "
-                "larger epsilon or delta",
+                "rows to be selected: their missing cells stay missing. State categories, or take "
+                "a larger epsilon or delta",
             )
         return self
 
@@ -398,7 +397,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 answer = session.answer(query, part, name=f"column {labels[j]}")
                 counts.append(answer.value)
                 stds.append(float(np.max(answer.std)))
-            self.privacy_ = session.certificate()
         self.statistics_ = np.full(d, None, dtype=object)
         self.statistics_std_error_ = np.full(d, np.nan)
         for j, count in enumerate(counts):

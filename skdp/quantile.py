@@ -339,7 +339,6 @@ class QuantileFit(Scaler):
             self.bounds_, learned = bounds_in(session, stated)
             view = Box(*self.bounds_, per_feature=True)
             values = self._release(session, view, levels)
-            self.privacy_ = session.certificate()
         return np.ascontiguousarray(values.T), learned
 
     def _fit_present(
@@ -352,7 +351,6 @@ class QuantileFit(Scaler):
             for column in present_columns(session, rows.plans, self.bounds_):
                 query = Quantiles(column.box, levels, step=self._step, prior=self.prior)
                 values.append(column.answer(query, "quantiles").value[0])
-            self.privacy_ = session.certificate()
         return np.ascontiguousarray(np.array(values).T), learned
 
     def _release(self, session: Session, view: Box, levels: list[float]) -> Floats:

@@ -452,7 +452,6 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
                 self._forget()
                 self._fit_constant(session, len(classes))
             self._shift = self._shift_to(self._priors)
-            self.privacy_ = session.certificate()
         if self._constant is not None:  # decided by what is released, so a warning may tell it
             text = _FEW_CLASSES if len(classes) < 2 else _SHARES_ONLY
             if hasattr(self, "bounds_"):
@@ -696,7 +695,6 @@ class TargetRegressor(
         columns = self._stated_bounds(width - (n_targets or 1))
         with self._session(rows) as session, np.errstate(all="ignore"):
             self._fit(session, columns, target, width, **options)
-            self.privacy_ = session.certificate()
         return self
 
     def _open_with_target(self, X: Any, y: Any, weights: Any = None) -> Rows:

@@ -9,7 +9,6 @@ and follows one shape::
             bounds = self._stated_bounds(rows.n_features)
             with self._session(rows) as session:    # charged here
                 ...                                 # releases and post-processing
-                self.privacy_ = session.certificate()
         return self
 """
 
@@ -363,7 +362,14 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
         validate_data(self, getattr(rows, "head", X), reset=reset, skip_check_array=True)
         return rows
 
-    def _session(
+    @contextmanager
+    def _session(self, rows: Rows, **options: Any) -> Iterator[Session]:
+        """Charge the budget, yield the session, and set its certificate; see `_opened`."""
+        with self._opened(rows, **options) as session:
+            yield session
+            self.privacy_ = session.certificate()
+
+    def _opened(
         self,
         rows: Rows,
         *,

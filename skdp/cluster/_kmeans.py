@@ -233,7 +233,6 @@ class DPKMeans(
                 self.residual_scale_ = clustering.residuals
                 self.n_iter_ = clustering.n_iter
                 self.n_distinct_ = len(np.unique(clustering.centers, axis=0))
-                self.privacy_ = session.certificate()
         # Centres are released, so a warning about them reveals nothing more.
         if self.n_distinct_ == 1 < len(self.cluster_centers_):
             warn_caller(

@@ -488,7 +488,6 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
                 release = session.answer(
                     LogisticMinimiser(view, public, self.alpha_, public_weight=n / len(public))
                 )
-                self.privacy_ = session.certificate()
             with np.errstate(all="ignore"):
                 self._set(view, public, release)
         return self

@@ -658,7 +658,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                     self._fit_kernel(session, public, stated, bounds, gammas)
                 else:
                     self._fit_basis(session, public, basis, moments)
-                self.privacy_ = session.certificate()
         return self
 
     def _fit_kernel(

@@ -277,7 +277,6 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
                 rng = session.post_processing_rng()
                 self._seed = int(rng.integers(0, 2**31 - 1))
                 soft = None if n_classes < 2 else self._soft_labels(session, rounds)
-                self.privacy_ = session.certificate()
             self.estimator_ = self._trained()
             self._recalibration = None if soft is None else self._recalibrated(soft)
             if is_classifier(self.estimator):

@@ -385,7 +385,6 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
                     else:
                         self._release_answers(session, queries, how, bounds, on_blocks)
                     self._fit_student(queries, session)
-                self.privacy_ = session.certificate()
         return self
 
     def _run(self, on_blocks: Any, task: Any) -> OnBlocks:

@@ -336,10 +336,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             )
             with self._session(rows, delta=0.0, separate_delta=delta) as session:
                 best = session.answer(query)
-                certificate = session.certificate()
             if best.model is None:
                 raise RuntimeError(_NO_MODEL)
-            self.privacy_ = certificate
             self.best_index_ = best.candidate
             self.best_params_ = dict(params[best.candidate])
             self.cv_results_ = _results(params, best.candidate, best.score)

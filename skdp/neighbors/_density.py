@@ -522,7 +522,6 @@ class DPHistogramDensity(BoxDensity):
                 _all_edges(bins or [_most_bins(d)] * d, stated)
             with self._session(rows) as session:
                 self._release(session, bins, stated)
-                self.privacy_ = session.certificate()
         return self
 
     @property

@@ -227,7 +227,6 @@ class DPKernelDensity(BoxDensity):
             with self._session(rows) as session, np.errstate(all="ignore"):
                 self.bounds_, learned = self._box_in(session, stated)
                 self._release(session, bandwidth, learned)
-                self.privacy_ = session.certificate()
         return self
 
     @property

@@ -235,7 +235,6 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
                         self.bounds_, learned = bounds_in(session, stated)
                         off = self._bins_off(session, learned, max(sizes))
                         inner = self._quantiles(session, sizes)
-                    self.privacy_ = session.certificate()
             self._set_edges(inner, sizes)
         if off > _OFF:
             what = f"edges are off by about {min(off, max(sizes)):.1g} bins"

@@ -193,7 +193,6 @@ class Encoder(ExpectedErrorMixin, Transformer):
                 rows = check_keyed(table, private, missing=self._missing_is_category)
                 with self._session(rows) as session:
                     categories |= selected(session, private)
-                    self.privacy_ = session.certificate()
             else:
                 self.privacy_ = self._context().nothing_released()
             self._set_categories(categories, schema)
@@ -258,7 +257,6 @@ class Encoder(ExpectedErrorMixin, Transformer):
                 values = self._without_missing(categories[j])
                 counted = [cells[place[cell_key(value)[1]]] for value in values]  # type: ignore[index]
                 counts.append(np.array([*counted, cells.sum()]))
-            self.privacy_ = session.certificate()
         return counts
 
     def _uncoded(

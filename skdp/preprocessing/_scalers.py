@@ -226,7 +226,6 @@ class DPStandardScaler(Scaler):
                     moments = release_present_moments(session, rows, stated)
                 else:
                     moments = release_moments(session, stated, most)
-                self.privacy_ = session.certificate()
             self._set_statistics(moments)
         return self
 
@@ -468,7 +467,6 @@ class DPMinMaxScaler(Scaler):
                         released = release_present_range(session, rows, self.q)
                     else:
                         released = release_range(session, self.q)
-                    self.privacy_ = session.certificate()
                 self.bounds_, learned, self.q_, self.data_min_, self.data_max_ = released
             # Halves first, because the width of huge bounds may overflow.
             half_range = self.data_max_ / 2 - self.data_min_ / 2

@@ -318,7 +318,6 @@ class DPTargetEncoder(Encoder):
                 if private:
                     categories |= self._chosen(session, private)
                 self._release(session, categories, bounds)
-                self.privacy_ = session.certificate()
             self._set_categories(categories, schema)
             self._group(None)
         self._warn_of_none(private, schema)

@@ -621,7 +621,6 @@ class DPMarginalSynthesizer(ReleaserMixin, TablesMixin, BaseEstimator):
             rows = self._open_coded(X)
             with self._session(rows) as session:
                 self._set_fitted(self._rounds(session, sets, max_cells))
-                self.privacy_ = session.certificate()
                 rng = session.post_processing_rng()
             self.database_ = self._table(self._model.sample(self.n_samples_, rng), rng)
         return self

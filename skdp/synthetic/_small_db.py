@@ -285,7 +285,6 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
                     cells = session.answer(
                         SmallTable(tables.workload, tables.size, candidates=listed)
                     )
-                self.privacy_ = session.certificate()
             self._codes = np.column_stack(np.unravel_index(cells, domain.sizes))
             self.database_ = self._table(self._codes)
         return self
@@ -504,7 +503,6 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
                     name = "threshold table" if d == 1 else f"threshold table, feature {j}"
                     table = ThresholdTable(points, size, column=j)
                     columns.append(points[session.answer(table, share, name=name)])
-                self.privacy_ = session.certificate()
             self.database_ = np.column_stack(columns)
             self.database_.setflags(write=False)
         return self

@@ -391,7 +391,6 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
                 plan = self._plan(work, self.n_samples_)
                 rounds = _Rounds(session, plan, self.n_samples_, (1 - spent) / plan.n_rounds)
                 self.measured_ = by_label(rounds.run(), domain)
-                self.privacy_ = session.certificate()
             self.n_rounds_ = plan.n_rounds
             self.weights_ = rounds.weights.p
         return self
@@ -715,7 +714,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             plan = self._plan(domain)
             rows = self._open_coded(X)
             # No `with`: the session stays open after the fit, so only an error closes it.
-            session = self._session(rows)
+            session = self._opened(rows)
             try:
                 self.n_samples_ = row_count(session, plan.counting or None)
                 plan = self._plan(domain, self.n_samples_)
