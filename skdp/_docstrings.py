@@ -108,8 +108,6 @@ SHARED_TEXTS = {
         "In `fit`, if the budget cannot pay the cost."
     ),
 }
-# Ends the paragraph on privacy of an estimator, unless that says something else.
-_CHARGED = "*Charged*: at most (epsilon, delta), once, before any noise, to `budget`."
 _SECTIONS = ("Parameters", "Attributes", "Raises")
 _WIDTH = 100
 
@@ -259,13 +257,15 @@ def _completed(doc: str, item: Any, owner: str) -> str:
     order = {name: place for place, name in enumerate(known)}
     texts = sorted(entries, key=lambda name: order.get(name, len(order)))
     made = {"Parameters": "".join(dict.fromkeys(entries[name] for name in texts))}
+    privacy, gap, notes = sections.get("Notes", "").partition("\n\n")
+    if "**Privacy.**" in privacy and "epsilon" in known and "charged*" not in privacy.lower():
+        to = "before any noise, to `budget`" if estimator else f'as "{item.__name__}"'
+        charged = f"*Charged*: at most (epsilon, delta), once, {to}."
+        sections["Notes"] = f"{privacy.rstrip()}\n{charged}{gap}{notes}"
     if estimator:
         kinds = {"classes": "labelled_raises", "target_bounds": "target_raises"}
         kind = next((kinds[name] for name in kinds if name in known), "fit_raises")
         sections.setdefault("Raises", textwrap.dedent(_BLOCKS[kind]).strip("\n"))
-        privacy, gap, notes = sections.get("Notes", "").partition("\n\n")
-        if "**Privacy.**" in privacy and "charged*" not in privacy.lower():
-            sections["Notes"] = f"{privacy.rstrip()}\n{_CHARGED}{gap}{notes}"
         for section, block in (("Attributes", "fitted"), ("Raises", "budget")):
             made[section] = sections.pop(section, "").strip("\n") + "\n"
             for line in textwrap.dedent(_BLOCKS[block]).strip().splitlines():

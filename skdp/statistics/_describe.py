@@ -301,8 +301,8 @@ def describe(
     of each stated category, or the counts of those that reach a threshold. *Sensitivity*: of each
     of these as of `count`, `var`, `count_nonzero` and `quantile`, of rows that have a value there;
     of counted categories one row for each column. *Mechanism*: discrete Laplace, K-norm or rounded
-    Gaussian noise, and the exponential mechanism. *Charged*: at most (epsilon, delta), once, as
-    "describe". Proofs: ``skdp/queries/columns.md``, ``skdp/queries/key_selection.md``.
+    Gaussian noise, and the exponential mechanism. Proofs: ``skdp/queries/columns.md``,
+    ``skdp/queries/key_selection.md``.
 
     Examples
     --------
