@@ -257,11 +257,12 @@ def _completed(doc: str, item: Any, owner: str) -> str:
     order = {name: place for place, name in enumerate(known)}
     texts = sorted(entries, key=lambda name: order.get(name, len(order)))
     made = {"Parameters": "".join(dict.fromkeys(entries[name] for name in texts))}
-    privacy, gap, notes = sections.get("Notes", "").partition("\n\n")
-    if "**Privacy.**" in privacy and "epsilon" in known and "charged*" not in privacy.lower():
+    before, heading, notes = sections.get("Notes", "").partition("**Privacy.**")
+    privacy, gap, notes = notes.partition("\n\n")
+    if heading and "epsilon" in known and "charged*" not in privacy.lower():
         to = "before any noise, to `budget`" if estimator else f'as "{item.__name__}"'
         charged = f"*Charged*: at most (epsilon, delta), once, {to}."
-        sections["Notes"] = f"{privacy.rstrip()}\n{charged}{gap}{notes}"
+        sections["Notes"] = f"{before}{heading}{privacy.rstrip()}\n{charged}{gap}{notes}"
     if estimator:
         kinds = {"classes": "labelled_raises", "target_bounds": "target_raises"}
         kind = next((kinds[name] for name in kinds if name in known), "fit_raises")

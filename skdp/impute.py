@@ -20,7 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp.base import check_bounds
-from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
+from skdp.base.expected_error import ExpectedErrorMixin, Fresh, mean_error, repeated, unanswered
 from skdp.base.mixin import in_precision_of
 from skdp.base.transformers import (
     SHORT,
@@ -435,14 +435,13 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         clipped = rows if stated is None else np.clip(rows, *stated)
         of_column = np.nanmean if self.strategy == "mean" else np.nanmedian
 
-        def once(number: int) -> float:
+        def once(fresh: Fresh, number: int) -> float:
             drawn = repeated(len(rows), n, number)
             values = fresh(number).fit(rows[drawn]).statistics_
             away = np.abs(values - of_column(clipped[drawn], axis=0)) / scale
             return float(np.nanmean(away))  # a column may have no value in few rows
 
-        with rehearsal(by_position, self._adjacency) as fresh:
-            return mean_error(once, least=6, most=24, precision=0.1)
+        return mean_error(by_position, once, least=6, most=24, precision=0.1)
 
     def _error_of_frequent(self, n: int, like: Any) -> float:
         name = f"{type(self).__name__}.expected_error(like=...)"
@@ -454,7 +453,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         if any(all(key is None for key in column) for column in keys):
             raise ValueError("like must have a value in every column")
 
-        def once(number: int) -> float:
+        def once(fresh: Fresh, number: int) -> float:
             drawn = repeated(len(cells), n, number)
             values = fresh(number, categories=specs).fit(cells[drawn]).statistics_
             wrong = []
@@ -464,8 +463,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 wrong.append(chosen < max(counts.values(), default=0))
             return float(np.mean(wrong))
 
-        with rehearsal(self, self._adjacency) as fresh:
-            return mean_error(once, least=6, most=24, precision=0.1)
+        return mean_error(self, once, least=6, most=24, precision=0.1)
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Fill the missing cells of the caller's rows.

@@ -418,7 +418,7 @@ class QuantileFit(Scaler):
     def _rehearsed_bounds(self, tables: list[Floats]) -> tuple[list[Any], Fraction]:
         """Return bounds learned from public rows, and the remaining share for quantiles."""
         boxes: list[Any] = []
-        with rehearsal(self, self._adjacency) as fresh:
+        with rehearsal(self) as fresh:
             for number in range(rehearsals(_LEARNINGS)):
                 box, share = learned_alone(fresh(number), tables[number % len(tables)])
                 boxes.append(box)
@@ -427,7 +427,7 @@ class QuantileFit(Scaler):
     def _error_of_fits(self, tables: list[Floats], levels: list[float]) -> float:
         """Return the distance in ranks, over fits to public rows: the mean, or a median."""
         ranks = []
-        with rehearsal(self, self._adjacency) as fresh:
+        with rehearsal(self) as fresh:
             for number in range(rehearsals(_FITS)):
                 columns = tables[number % len(tables)]
                 curve = released_curve(fresh(number).fit(columns))

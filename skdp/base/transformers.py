@@ -21,9 +21,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp.base.expected_error import (
     ExpectedErrorMixin,
+    Fresh,
     check_like,
     mean_error,
-    rehearsal,
     resampled,
 )
 from skdp.base.mixin import PrivateMixin, in_precision_of, keeps_precision
@@ -501,23 +501,17 @@ def check_means(like: Any, d: int) -> Floats | None:
 
 
 def error_of_fits(
-    scaler: Scaler,
-    adjacency: str,
-    n: int,
-    d: int,
-    like: Any,
-    error: Callable[[Any, Floats], float],
+    scaler: Scaler, n: int, d: int, like: Any, error: Callable[[Any, Floats], float]
 ) -> float:
     """Return the mean of error(fitted, rows) over fits to n rows drawn from public ones."""
     draw = resampled(check_like(scaler, like, d), n)
-    with rehearsal(scaler, adjacency) as fresh:
 
-        def once(number: int) -> float:
-            table = draw(number)
-            return error(fresh(number).fit(table), table)
+    def once(fresh: Fresh, number: int) -> float:
+        table = draw(number)
+        return error(fresh(number).fit(table), table)
 
-        # To 15%, which is 7.5% of the root of a mean square.
-        return mean_error(once, least=24, most=_FITS, precision=0.15)
+    # To 15%, which is 7.5% of the root of a mean square.
+    return mean_error(scaler, once, least=24, most=_FITS, precision=0.15)
 
 
 # --- moments -----------------------------------------------------------------------------------

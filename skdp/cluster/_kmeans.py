@@ -387,7 +387,7 @@ class DPKMeans(
         m = min(n, _MOST_REHEARSED)
         runs = rehearsals(_REHEARSALS if m <= _FEW_ROWS else _FEW_REHEARSALS)
         squares, hidden = [], 0
-        with rehearsal(self, self._adjacency) as rehearsed:
+        with rehearsal(self) as rehearsed:
             for number in range(runs):
                 table = rows[repeated(len(rows), m, number)]
                 stated = {"bounds": "private" if bounds is None else bounds}

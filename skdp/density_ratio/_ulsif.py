@@ -31,7 +31,7 @@ from sklearn.preprocessing import (
 )
 
 from skdp.base import check_bounds, check_integer, refuse_units
-from skdp.base.expected_error import NOISELESS, check_like, mean_error, rehearsal, resampled
+from skdp.base.expected_error import NOISELESS, Fresh, check_like, mean_error, resampled
 from skdp.base.nystroem import (
     LEAST_SIGNAL,
     Features,
@@ -872,18 +872,17 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 "will do)"
             )
         draw = resampled(check_like(self, like, public.shape[1]), n)
-        with rehearsal(self, self._adjacency) as unfitted:
 
-            def error(number: int) -> float:
-                rows = draw(number)
-                X = np.concatenate([rows, public])
-                y = np.repeat([1, 0], [len(rows), len(public)])
-                fitted = unfitted(number).fit(X, y)
-                same: dict[str, Any] = {"alpha": fitted.alpha_}
-                if fitted.gamma_ is not None:
-                    same["gamma"] = fitted.gamma_
-                plain = unfitted(number, epsilon=NOISELESS, **same).fit(X, y)
-                moved = fitted.predict(public) - plain.predict(public)
-                return math.sqrt(float(np.mean(np.square(moved))))
+        def error(fresh: Fresh, number: int) -> float:
+            rows = draw(number)
+            X = np.concatenate([rows, public])
+            y = np.repeat([1, 0], [len(rows), len(public)])
+            fitted = fresh(number).fit(X, y)
+            same: dict[str, Any] = {"alpha": fitted.alpha_}
+            if fitted.gamma_ is not None:
+                same["gamma"] = fitted.gamma_
+            plain = fresh(number, epsilon=NOISELESS, **same).fit(X, y)
+            moved = fitted.predict(public) - plain.predict(public)
+            return math.sqrt(float(np.mean(np.square(moved))))
 
-            return mean_error(error)
+        return mean_error(self, error)

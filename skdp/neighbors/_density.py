@@ -24,9 +24,9 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.base import PrivateMixin, check_integer
 from skdp.base.expected_error import (
     ExpectedErrorMixin,
+    Fresh,
     check_like,
     mean_error,
-    rehearsal,
     resampled,
     unanswered,
 )
@@ -584,16 +584,15 @@ class DPHistogramDensity(BoxDensity):
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         rows = self._like(n, d, like)
         self._bins_of_features(d)
-        with rehearsal(self, self._adjacency) as rehearsed:
 
-            def distance(number: int) -> float:
-                public = rows(number)
-                fitted = rehearsed(number).fit(public)
-                counts, _ = np.histogramdd(public, fitted.edges_)
-                exact = counts / max(counts.sum(), 1.0)
-                return 0.5 * float(np.abs(fitted.probabilities_ - exact).sum())
+        def distance(fresh: Fresh, number: int) -> float:
+            public = rows(number)
+            fitted = fresh(number).fit(public)
+            counts, _ = np.histogramdd(public, fitted.edges_)
+            exact = counts / max(counts.sum(), 1.0)
+            return 0.5 * float(np.abs(fitted.probabilities_ - exact).sum())
 
-            return mean_error(distance)
+        return mean_error(self, distance)
 
 
 def _all_edges(bins: list[Bins], bounds: Pair) -> list[Floats]:

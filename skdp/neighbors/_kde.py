@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import RegularGridInterpolator
 
-from skdp.base.expected_error import NOISELESS, mean_error, rehearsal
+from skdp.base.expected_error import NOISELESS, Fresh, mean_error
 from skdp.base.nystroem import nystroem_features
 from skdp.core import Session
 from skdp.neighbors._density import (
@@ -357,17 +357,16 @@ class DPKernelDensity(BoxDensity):
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         rows = self._like(n, d, like)
         self._check_size(d, self._stated_bounds(d), self._stated_bandwidth())
-        with rehearsal(self, self._adjacency) as rehearsed:
 
-            def distance(number: int) -> float:
-                public = rows(number)
-                fitted = rehearsed(number).fit(public)
-                stated = {"bandwidth": fitted.bandwidth_, "bounds": fitted.bounds_}
-                plain = rehearsed(0, epsilon=NOISELESS, features="kernel", **stated).fit(public)
-                moved = np.abs(fitted.density_ - plain.density_)
-                return 0.5 * float((_trapezoid(fitted.axes_) * moved).sum())
+        def distance(fresh: Fresh, number: int) -> float:
+            public = rows(number)
+            fitted = fresh(number).fit(public)
+            stated = {"bandwidth": fitted.bandwidth_, "bounds": fitted.bounds_}
+            plain = fresh(0, epsilon=NOISELESS, features="kernel", **stated).fit(public)
+            moved = np.abs(fitted.density_ - plain.density_)
+            return 0.5 * float((_trapezoid(fitted.axes_) * moved).sum())
 
-            return mean_error(distance)
+        return mean_error(self, distance)
 
 
 def criterion(

@@ -19,9 +19,9 @@ from skdp._docstrings import documenter
 from skdp.base import names_of
 from skdp.base.expected_error import (
     ExpectedErrorMixin,
+    Fresh,
     check_like,
     mean_error,
-    rehearsal,
     resampled,
 )
 from skdp.base.mixin import in_precision_of
@@ -366,10 +366,9 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             return 0.0
         draw = resampled(check_like(self, like, d), n)
 
-        def beyond(number: int) -> float:
+        def beyond(fresh: Fresh, number: int) -> float:
             table = draw(number)
             low, high = fresh(number).fit(table).bounds_
             return float(np.mean((table < low) | (table > high)))
 
-        with rehearsal(self, self._adjacency) as fresh:
-            return mean_error(beyond, least=24, most=80, precision=0.1)
+        return mean_error(self, beyond, least=24, most=80, precision=0.1)

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._docstrings import documenter
-from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
+from skdp.base.expected_error import ExpectedErrorMixin, Fresh, mean_error, repeated, unanswered
 from skdp.base.transformers import (
     Codes,
     Floats,
@@ -379,14 +379,13 @@ class Encoder(ExpectedErrorMixin, Transformer):
         table, schema = check_categorical(like, estimator=name)
         cells, specs = array_of_cells(table), stated_categories(self.categories, table, schema)
 
-        def once(number: int) -> float:
+        def once(fresh: Fresh, number: int) -> float:
             rows = cells[repeated(len(cells), n, number)]
             fitted = fresh(number, categories=specs).fit(rows)
             codes, missing = codes_among(rows, fitted.categories_)
             return float(np.mean((codes < 0) & (self._missing_is_category | ~missing)))
 
-        with rehearsal(self, self._adjacency) as fresh:
-            return mean_error(once, least=6, most=24, precision=0.1)
+        return mean_error(self, once, least=6, most=24, precision=0.1)
 
 
 # --- the encoders ---------------------------------------------------------------------------------

@@ -302,7 +302,7 @@ class DPStandardScaler(Scaler):
             half = np.maximum(high / 2 - low / 2, np.finfo(float).tiny)
             return float(np.mean((off / half) ** 2))
 
-        return math.sqrt(error_of_fits(self, self._adjacency, n, d, like, squares))
+        return math.sqrt(error_of_fits(self, n, d, like, squares))
 
     def _off_middle(self, bounds: Any, like: Any, d: int) -> Floats:
         """Return the distance of means from the middle of the bounds, in half widths."""
@@ -503,7 +503,7 @@ class DPMinMaxScaler(Scaler):
             beyond = (rows < fitted.data_min_ - cell) | (rows > fitted.data_max_ + cell)
             return float(np.mean(beyond))
 
-        return error_of_fits(self, self._adjacency, n, d, like, outside)
+        return error_of_fits(self, n, d, like, outside)
 
 
 # --- scaling by quantiles -------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from skdp.base.classifiers import (
     learning_size,
     warn_of_column,
 )
-from skdp.base.expected_error import NOISELESS, check_pair, mean_error, rehearsal, repeated
+from skdp.base.expected_error import NOISELESS, Fresh, check_pair, mean_error, repeated
 from skdp.base.transformers import (
     Codes,
     Floats,
@@ -417,7 +417,7 @@ class DPTargetEncoder(Encoder):
             raise ValueError("like: y must have one entry for each row of X")
         specs = stated_categories(self.categories, table, schema)
 
-        def once(number: int) -> float:
+        def once(fresh: Fresh, number: int) -> float:
             rows = repeated(len(cells), n, number)
             fits = [
                 fresh(number, categories=specs, **options).fit(cells[rows], y[rows])
@@ -426,8 +426,7 @@ class DPTargetEncoder(Encoder):
             fit, exact = (fit.transform(cells) for fit in fits)
             return float(np.sqrt(np.mean((fit - exact) ** 2)))
 
-        with rehearsal(self, self._adjacency) as fresh:
-            return mean_error(once, most=24, precision=0.1)
+        return mean_error(self, once, most=24, precision=0.1)
 
     def transform(self, X: ArrayLike) -> Floats:
         """Return the encodings of cells: `target_mean_` for unknown categories."""

@@ -34,7 +34,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp._docstrings import documenter
 from skdp.base import PrivateMixin, check_integer, refuse_units
 from skdp.base.context import allowed_delta
-from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
+from skdp.base.expected_error import ExpectedErrorMixin, Fresh, mean_error, repeated, unanswered
 from skdp.budget import Cost
 from skdp.core import Session
 from skdp.exceptions import warn_at_end
@@ -509,13 +509,12 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
             raise unanswered(self, depends + "each other", bound)
         table, queries = PublicTable(like, domain, n), self._queries(domain)
         exact = table.answers(queries)
-        with rehearsal(self, self._adjacency) as unfitted:
 
-            def error(number: int) -> float:
-                fitted = unfitted(number).fit(table.rows)
-                return float(np.abs(fitted.predict(queries) - exact).max())
+        def error(fresh: Fresh, number: int) -> float:
+            fitted = fresh(number).fit(table.rows)
+            return float(np.abs(fitted.predict(queries) - exact).max())
 
-            return mean_error(error, least=5, most=30)
+        return mean_error(self, error, least=5, most=30)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Draw rows at random from the release, in the form of the fitted table.

@@ -20,9 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.base import PRIVATE, PrivateMixin, check_integer
 from skdp.base.expected_error import (
     ExpectedErrorMixin,
+    Fresh,
     check_like,
     mean_error,
-    rehearsal,
     rehearsal_rng,
     stretched,
     unanswered,
@@ -569,19 +569,18 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
             like = like.sample(max(n, 1000), random_state=0)
         columns = check_like(self, like, d).T
         rng = rehearsal_rng()
-        with rehearsal(self, self._adjacency) as unfitted:
 
-            def error(number: int) -> float:
-                rows = np.column_stack([stretched(column, n, rng) for column in columns])
-                fitted = unfitted(number).fit(rows)
-                grid, errors = fitted.grid_, []
-                released = fitted.cdf(grid)
-                for j in range(d):
-                    exact = np.searchsorted(rows[:, j], grid[:-1, j], side="right") / n
-                    errors.append(np.abs(released[:-1, j] - exact).max(initial=0.0))
-                return float(np.mean(errors))
+        def error(fresh: Fresh, number: int) -> float:
+            rows = np.column_stack([stretched(column, n, rng) for column in columns])
+            fitted = fresh(number).fit(rows)
+            grid, errors = fitted.grid_, []
+            released = fitted.cdf(grid)
+            for j in range(d):
+                exact = np.searchsorted(rows[:, j], grid[:-1, j], side="right") / n
+                errors.append(np.abs(released[:-1, j] - exact).max(initial=0.0))
+            return float(np.mean(errors))
 
-            return mean_error(error, least=8)
+        return mean_error(self, error, least=8)
 
     def error_bound(
         self, n_samples: int, n_features: int | None = None, *, beta: float = 0.05

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp.base import check_integer
 from skdp.base.callers import reported_steps
-from skdp.base.expected_error import mean_error, rehearsal, rehearsal_rng, unanswered
+from skdp.base.expected_error import Fresh, mean_error, rehearsal_rng, unanswered
 from skdp.core import Release, Session
 from skdp.exceptions import BudgetExceededError, PrivacyLeakError
 from skdp.parameters import FRACTION, Integers, Table, check_parameter, shown
@@ -895,19 +895,18 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         table = PublicTable(like, domain, n)
         stated = _usual_queries(domain) if queries is None else [as_queries(q) for q in queries]
         exact = [float(table.answers(query)[0]) for query in stated]
-        with rehearsal(self, self._adjacency) as unfitted:
 
-            def error(number: int) -> float:
-                with unfitted(number).fit(table.rows) as fitted:
-                    answers = [
-                        fitted.answer(query)
-                        if fitted.n_updates_left_
-                        else float(fitted.predict(query)[0])
-                        for query in stated
-                    ]
-                return float(np.abs(np.array(answers) - exact).max())
+        def error(fresh: Fresh, number: int) -> float:
+            with fresh(number).fit(table.rows) as fitted:
+                answers = [
+                    fitted.answer(query)
+                    if fitted.n_updates_left_
+                    else float(fitted.predict(query)[0])
+                    for query in stated
+                ]
+            return float(np.abs(np.array(answers) - exact).max())
 
-            return mean_error(error, least=5, most=30)
+        return mean_error(self, error, least=5, most=30)
 
     def error_bound(
         self,
