@@ -190,7 +190,8 @@ def rehearsal(estimator: Any) -> Iterator[Fresh]:
     """Yield fresh(number, **changes): an unfitted clone that charges nothing, with a seed."""
     own = estimator.budget or ambient_budget()
     refuse_units(type(estimator).__name__, own)
-    budget = _stand_in(estimator._adjacency, "basic" if own is None else own.accountant)
+    relation = ("replace_one", "basic") if own is None else (own.adjacency, own.accountant)
+    budget = _stand_in(*relation)
     delta = allowed_delta(estimator)
 
     def fresh(number: int, **changes: Any) -> Any:
