@@ -70,17 +70,16 @@ SHARED_TEXTS = {
     "input_features": "Names of the columns of X; those of `fit`, or x0, x1, ... if None.",
     "n_samples, n_features": "Not used: the cost of a fit does not depend on them.",
     "n_features": "Number of columns; ``n_features_in_`` after `fit`.",
-    "sample_weight": (
-        "Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be "
-        "stated."
-    ),
+    "sample_weight": "Private weights of rows, finite numbers, clipped to [0, `weight_bound`].",
     "random_state": (
         'Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.'
     ),
     "weight_bound": (
-        "The largest weight, from public knowledge; above 0. Needed for a fit with `sample_weight`."
+        'The largest weight, from public knowledge; above 0. ``"private"`` learns it, for at most '
+        "a fifth of the allowance of a fit with `sample_weight`."
     ),
     # attributes
+    "weight_bound_": "`weight_bound`, stated or learned; None for a fit without weights.",
     "bounds_": "The bounds, stated or learned.",
     "classes_": (
         "`classes`, sorted; if private, the selected labels. With fewer than two selected, the fit "
@@ -202,7 +201,7 @@ _TYPES = {
     "input_features": "array-like of str",
     "classes": '"private" or array-like of shape (n_classes,)',
     "bounds": '"private" or tuple (low, high) or mapping',
-    "weight_bound": "float or None",
+    "weight_bound": '"private" or float',
     "epsilon": "float",
     "delta": "float or None",
     "max_rows_per_unit": 'int or "private"',

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.impute import MissingIndicator
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp.base import check_bounds
@@ -71,6 +70,9 @@ __all__ = ["DPSimpleImputer"]
 _CATEGORIES = Fraction(1, 2)  # of the allowance, for selecting categories
 _SPARE = 0.1  # part of the rows that each learned bound of a median may clip
 _FAR = 0.1  # an error of a mean, in widths of the bounds, or of a median, in rows: no fill
+# A column is empty if its count is below so many standard errors, and these are below this part of
+# the largest count: else an error says nothing of a column.
+_SEEN, _LITTLE = 3.0, 0.01
 _NUMERIC = ("mean", "median")
 
 
@@ -98,22 +100,12 @@ def _is_missing(cell: Any) -> bool:
     return is_missing(cell) or (isinstance(cell, float | np.floating) and bool(cell != cell))
 
 
-def _marks_missing(imputer: Any) -> bool:
-    """Say whether `inverse_transform` can tell what was missing."""
-    if not imputer.add_indicator:
-        raise AttributeError(
-            "inverse_transform needs add_indicator=True: the indicators say "
-            "which cells were missing"
-        )
-    return True
-
-
 class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     """Fill missing cells with private means, medians or most frequent values, or a constant.
 
-    The private counterpart of scikit-learn's ``SimpleImputer``, without callables. All columns are
-    kept, also those without values, because whether a column has values is private. No row is left
-    out as a whole. A sparse matrix is read as a dense one, and `transform` returns one.
+    The private counterpart of scikit-learn's ``SimpleImputer``, without callables. Columns without
+    values are left out where released counts show them. No row is left out as a whole. A sparse
+    matrix is read as a dense one, and `transform` returns one.
 
     Parameters
     ----------
@@ -127,8 +119,11 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     add_indicator : bool, default=False
         Add a column for each column of X, 1.0 where a cell was missing.
     keep_empty_features : bool, default=False
-        With ``strategy="most_frequent"``: fill a column in which no category had enough rows with
-        0, or "missing_value" where the types of columns are not all those of numbers.
+        Keep a column without values. Else `transform` leaves it out, with a warning, if its count
+        is released and cannot be told from 0, and noise is small beside the counts of others: for
+        means, and most frequent values of stated categories. With ``strategy="most_frequent"``,
+        also fill a column in which no category had enough rows with 0, or "missing_value" where
+        the types of columns are not all those of numbers.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); values beyond them count as the nearest bound. ``"private"``
@@ -143,7 +138,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     statistics_ : ndarray of shape (n_features,)
         The value that fills the missing cells of each column: numbers for means and medians,
         otherwise objects. None for a column in which no category had enough rows; its cells stay
-        missing.
+        missing. NaN for a column that is left out.
     statistics_std_error_ : ndarray of shape (n_features,)
         Standard error of means: due to noise and, with learned bounds, due to the clipping that
         ordinary columns undergo. NaN if bounds could not be learned well enough. 0 for a constant,
@@ -281,18 +276,21 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             self._check_without_rows()
             table: Any = self._marked(X)
             self.bounds_: Any = None
+            self._kept: Any = slice(None)
             if self.strategy in _NUMERIC:
                 rows = check_columns(table, **self._entrance)
                 self._describe(X)
                 stated = self._stated_bounds(len(rows.plans))
                 with self._session(rows) as session:
                     times, why = self._release_numbers(session, rows.plans, stated)
+                self._leave_out(self._empty())
                 if (few := np.flatnonzero(times > 1.0)).size:
                     labels = [rows.plans[j].label for j in few]
                     what = f"what fills columns {listed(labels)} may be far from their rows"
                     warn_of_few_rows(self, what, float(times.max()), why)
                 return self
             of_numbers = holds_numbers(table)
+            self._check_fill(X)
             table, schema = check_categorical(table, **self._entrance)
             self._describe(X)
             self.counts_, self.counts_std_error_ = np.full((2, schema.n_columns), np.nan)
@@ -308,6 +306,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             if self.keep_empty_features:
                 self.statistics_[[value is None for value in self.statistics_]] = fill
                 empty_columns = []
+            if of_numbers and not empty_columns:
+                self.statistics_ = np.array(self.statistics_.tolist())
         if empty_columns:  # which is released, so a warning may tell it
             warn_caller(
                 f"{type(self).__name__}: no category of columns {listed(empty_columns)} had enough "
@@ -316,8 +316,40 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             )
         return self
 
+    def _check_fill(self, X: Any) -> None:
+        """Refuse a constant that an array of numbers cannot hold."""
+        dtype, kind = getattr(X, "dtype", None), type(self.fill_value)
+        if self.fill_value is None or not self._is_free() or not holds_numbers(X):
+            return
+        if not np.can_cast(kind, np.float64 if dtype is None else dtype, casting="same_kind"):
+            raise ValueError(
+                f"fill_value={self.fill_value!r} (of type {kind!r}) cannot be cast to the input "
+                f"data that is {dtype!r}. Make sure that both dtypes are of the same kind."
+            )
+
+    def _empty(self) -> NDArray[np.bool_]:
+        """Say which columns have no value, by their released counts; a NaN says nothing."""
+        far = _SEEN * self.counts_std_error_
+        return (self.counts_ <= far) & (far < _LITTLE * self.counts_.max())
+
+    def _leave_out(self, empty: NDArray[np.bool_]) -> None:
+        """Leave columns out of what `transform` returns, unless they are to be kept."""
+        if empty.any() and not self.keep_empty_features:
+            self.statistics_[empty], self._kept = np.nan, np.flatnonzero(~empty)
+
     def _marked(self, X: Any) -> Any:
         """Return rows in which `missing_values` are missing as NaN or None are."""
+        kind = getattr(getattr(X, "dtype", None), "kind", "")
+        if kind in ("U", "S") and self.strategy not in _NUMERIC:
+            raise ValueError(
+                f"{type(self).__name__} does not support data with dtype {X.dtype}: a missing cell "
+                "would be text. Take an array of numbers, or of text with dtype object"
+            )
+        if kind in ("f", "i", "u") and isinstance(self.missing_values, str):
+            raise ValueError(
+                "'X' and 'missing_values' types are expected to be both numerical. Got "
+                f"X.dtype={X.dtype} and type(missing_values)={type(self.missing_values)}."
+            )
         if sparse.issparse(X) and cell_key(self.missing_values) == ("number", 0):
             raise ValueError(
                 "Imputation not possible when missing_values == 0 and input is sparse. Provide a "
@@ -412,6 +444,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             self.counts_std_error_[j] = stds[j] * math.sqrt(len(known))
             if known:
                 self.statistics_[j] = max(known, key=lambda pair: pair[0])[1]
+        self._leave_out(self._empty() & [not plan.learned for plan in plans])
         pairs = zip(labels, self.statistics_, strict=True)
         return [label for label, value in pairs if value is None]
 
@@ -489,25 +522,32 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             missing = np.array([_is_missing(cell) for cell in values.ravel()], dtype=bool)
             missing = missing.reshape(values.shape)
         validate_data(self, X, reset=False, skip_check_array=True)
-        filled = np.where(missing, self.statistics_[None, :], values)
+        statistics = self.statistics_[self._kept]
+        if len(statistics) < len(self.statistics_):
+            names = np.delete(input_names(self, None), self._kept)
+            warn_caller(
+                f"Skipping features without any observed values: {names}. At least one non-missing "
+                f"value is needed for imputation with strategy={self.strategy!r}, or "
+                "keep_empty_features=True. Released counts cannot be told from 0.",
+            )
+        filled = np.where(missing[:, self._kept], statistics, values[:, self._kept])
         # By the types of columns, which are public: a cell of text must not decide for others.
-        known = all(isinstance(value, numbers.Real | np.bool_) for value in self.statistics_)
+        known = all(isinstance(value, numbers.Real | np.bool_) for value in statistics)
         if filled.dtype == object and known and holds_numbers(table):
             filled = filled.astype(np.float64)
-        if self.strategy in _NUMERIC:
+        if filled.dtype == np.float64:
             filled = in_precision_of(X, filled)
         if self.add_indicator:
             filled = np.hstack([filled, missing.astype(np.float64)])
         numeric = filled.dtype != object  # else a column has no statistic
         return sparse.csc_matrix(filled) if sparse.issparse(X) and numeric else filled
 
-    @available_if(_marks_missing)
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Make filled cells missing again, using the indicators; needs ``add_indicator=True``.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, 2 * n_features)
+        X : array-like of shape (n_samples, n_features_out)
             The output of `transform`.
 
         Returns
@@ -516,23 +556,29 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             `missing_values` (None for NaN in an array of objects) where cells were missing.
         """
         check_is_fitted(self)
-        d = self.n_features_in_
+        if not self.add_indicator:
+            raise ValueError(
+                "'inverse_transform' works only when 'SimpleImputer' is instantiated with "
+                "'add_indicator=True'. Got 'add_indicator=False' instead."
+            )
+        d, kept = self.n_features_in_, np.arange(self.n_features_in_)[self._kept]
         text = "X must be rows as transform makes them, of two dimensions: cells, then indicators"
         rows: Any = X
         dense = rows.toarray() if sparse.issparse(rows) else rows
         values = or_raise(lambda: np.array(dense), lambda: ValueError(text))
         if values.ndim != 2:
             raise ValueError(text)
-        self._check_width(values.shape[1], 2 * d)
-        marks = or_raise(lambda: values[:, d:].astype(bool), lambda: ValueError(text))
+        self._check_width(values.shape[1], len(kept) + d)
+        marks = or_raise(lambda: values[:, -d:].astype(bool), lambda: ValueError(text))
         nothing: Any = self.missing_values
         if _is_missing(nothing):
             nothing = None if values.dtype == object else np.nan
-        return np.where(marks, nothing, values[:, :d])
+        cells = np.full((len(values), d), nothing, dtype=values.dtype)
+        cells[:, kept] = values[:, : len(kept)]
+        return np.where(marks, nothing, cells)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes."""
-        names = input_names(self, input_features)
-        if self.add_indicator:
-            names = [*names, *(f"missingindicator_{name}" for name in names)]
-        return np.array(names, dtype=object)
+        names = np.array(input_names(self, input_features), dtype=object)
+        marks = [f"missingindicator_{name}" for name in names if self.add_indicator]
+        return np.append(names[self._kept], np.array(marks, dtype=object))

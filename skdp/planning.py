@@ -28,15 +28,18 @@ from skdp.core import (
     moved_by,
 )
 from skdp.loss.conversions import pure_epsilon_from_mu, pure_part
-from skdp.parameters import BoundsWithRisk
+from skdp.parameters import PRIVATE, BoundsWithRisk
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
     from skdp.queries import LearnedBox
 
 __all__ = [
     "LEARNING_SHARE", "Allowance", "bounds_in", "learned_before", "pure_is_less", "row_count",
+    "weight_bound_in",
 ]  # fmt: skip
 
+_WEIGHT_SHARE = 0.2  # of the allowance, at most, for a bound of weights
+_LEAST_WEIGHT, _LARGEST_WEIGHT = 1e-150, 1e150  # if a bound is learned
 LEARNING_SHARE = 0.5  # of the allowance, at most, for bounds that only say where rows are
 
 _OF_LEARNING = 0.6  # of the allowance: a typical part of one count
@@ -273,6 +276,22 @@ def learned_before(bounds: tuple[Any, Any]) -> LearnedBox | None:
     return joined_box(bounds.learned, *map(np.atleast_1d, bounds))
 
 
+def weight_bound_in(session: Session, stated: Any, column: int | None = None) -> float | None:
+    """Return the stated bound of weights, or learn it if that is "private"; None without weights.
+
+    - `column`: That of the weights, if they are one.
+    """
+    if stated != PRIVATE:
+        return None if stated is None else float(stated)
+    from skdp.queries import LearnedBounds, OfColumn
+
+    learning = LearnedBounds(audit=False)
+    weights = ("weights", None) if column is None else (column, column + 1)
+    query = OfColumn(weights[0], learning, weights[1])
+    box = session.answer(query, _WEIGHT_SHARE)
+    return float(np.clip(box.high[0], _LEAST_WEIGHT, _LARGEST_WEIGHT))
+
+
 def bounds_in(
     session: Session,
     stated: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
@@ -285,12 +304,15 @@ def bounds_in(
 
     And what was learned, here or in the `describe` that stated bounds are from; or None.
 
-    - `share`: The most that they may take; None: what `LearnedBounds` takes by itself.
+    - `share`: The most that they may take; None: what `LearnedBounds` takes by itself, and with
+      `errors` at most four fifths of what is left.
     - `**options`: Of `LearnedBounds`.
     """
     if stated is not None:
         return stated, learned_before(stated)
     from skdp.queries import LearnedBounds
 
+    if errors and share is None:
+        share = session.remaining * Fraction(4, 5)
     learned = session.answer(LearnedBounds(audit=errors, **options), share)
     return (learned.low, learned.high), learned

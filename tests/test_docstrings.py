@@ -109,8 +109,7 @@ WORDING = {
     "epsilon": "Privacy loss of a fit; finite, above 0.",
     "epsilon, delta": "Privacy loss of the call",
     "delta": "In [0, 1).",
-    "weight_bound": "The largest weight, from public knowledge; above 0. Needed for a fit with "
-    "`sample_weight`.",
+    "weight_bound": "The largest weight, from public knowledge; above 0.",
     "budget": "Budget to charge; it also sets the neighbouring relation. None: the budget of an "
     "enclosing ``with budget:`` block, if there is one.",
     "random_state": "Seeds post-processing, and noise only inside "

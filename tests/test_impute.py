@@ -135,6 +135,28 @@ def test_a_constant_is_free_and_indicators_are_of_every_column():
     np.testing.assert_array_equal(numeric.inverse_transform(made), [[np.nan], [1.0]])
 
 
+@each(
+    "options", [{}, {"strategy": "most_frequent", "categories": [[1, 2], [1, 2]]}], ids=["mean", ""]
+)
+def test_a_column_is_left_out_where_its_released_count_says_that_it_is_empty(options):
+    X = np.array([[np.nan, 2.0], [np.nan, np.nan]] * 5000)
+    made = {"bounds": (0, 4), "delta": 1e-6, "add_indicator": True, **options}
+    imputer = DPSimpleImputer(**made).fit(X)
+    with pytest.warns(UserWarning, match=r"Skipping features .*\['x0'\]"):
+        filled = imputer.transform(X)
+    assert filled.shape == (10_000, 3) and np.isnan(imputer.statistics_).tolist() == [True, False]
+    assert imputer.get_feature_names_out().tolist() == [
+        "x1",
+        "missingindicator_x0",
+        "missingindicator_x1",
+    ]
+    np.testing.assert_array_equal(imputer.inverse_transform(filled), X)
+    for other in ({"keep_empty_features": True}, {"epsilon": 0.01}):  # noise hides what is there
+        imputer = DPSimpleImputer(**{**made, **other})
+        with warnings.catch_warnings(action="ignore"):
+            assert imputer.fit(X).transform(X).shape == (10_000, 4)
+
+
 @pytest.mark.parametrize("module", ["polars", "pyarrow"])
 def test_other_tables(module):
     library = pytest.importorskip(module)
@@ -154,6 +176,9 @@ def test_other_tables(module):
         ({"strategy": "most_frequent", "delta": 0.0}, words, "categories must be given where"),
         ({"strategy": "most_frequent", "categories": [["a"]]}, words, "one list each"),
         ({"strategy": "constant", "fill_value": np.nan}, words, "fill_value"),
+        ({"strategy": "constant", "fill_value": "x"}, numbers, "cannot be cast"),
+        ({"strategy": "constant"}, lambda: np.array([["a"]]), "does not support data"),
+        ({"missing_values": "?"}, lambda: np.ones((2, 2)), "both numerical"),
         ({"bounds": {"age": (0, 1)}}, numbers, "bounds must state every column"),
         ({}, lambda: pd.DataFrame({"a": [1.0, np.inf]}), "infinity"),
     ],

@@ -25,7 +25,7 @@ from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.core import Mean, ScaledBox, Session
 from skdp.exceptions import warn_caller
 from skdp.parameters import check_bounds, check_classes, check_size, naming
-from skdp.planning import Allowance, bounds_in, learned_before, row_count
+from skdp.planning import Allowance, bounds_in, learned_before, row_count, weight_bound_in
 from skdp.queries import (
     Labels,
     LearnedBounds,
@@ -201,7 +201,7 @@ _WHOLE_NOISE, _WHOLE_EDGE = 0.02, 0.05
 CLASSES_SHARE = 0.1  # of the allowance, for selecting classes
 # Further looks while fewer than two classes are found. What is left then is for class counts.
 _MORE_LOOKS = (0.4, 0.45)
-_ENOUGH_LEFT = 0.25  # of the allowance, for a fit
+_ENOUGH_LEFT = 0.4  # of the allowance, for a fit
 SEEN = 10.0  # a class has a standard error if its count is above this many of its deviations
 
 
@@ -255,7 +255,9 @@ def warn_of_column(y: Any) -> None:
         )
 
 
-_OF_EVERY_FIT = {"classes_", "feature_names_in_", "max_rows_per_unit_", "n_features_in_"}
+_OF_EVERY_FIT = {
+    "classes_", "feature_names_in_", "max_rows_per_unit_", "n_features_in_", "weight_bound_",
+}  # fmt: skip
 _NO_DELTA = (
     "{0}: classes must be given{1} if delta is 0: all class labels, from public knowledge, because "
     "which labels occur in y is private: {0}(classes=[...]). With {0}(delta=1e-6), or a budget "
@@ -276,7 +278,7 @@ _SHARES_OF_FEW = (
     "bounds, or take more rows or a larger epsilon"
 )
 _NO_CLASS = (
-    "{}: no class had enough rows to be selected, so there is nothing to predict. State them, "
+    "{}: no class had enough rows to be selected, so every predicted label is missing. State them, "
     "classes=[...], or take a larger epsilon or delta; for a y of many different numbers, take a "
     "regressor"
 )
@@ -353,6 +355,8 @@ class ExactScoreMixin:
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy (classifiers) or R squared (regressors) on the caller's rows."""
         predicted = self.predict(X)
+        if not len(getattr(self, "classes_", "?")):
+            return 0.0  # missing labels are right for no row
         measure = accuracy_score if is_classifier(self) else r2_score
         with suppress_warnings():  # a bad target would decide whether there is a warning
             return float(
@@ -428,7 +432,6 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         classes = self._check_classes()
         rows = self._open_labelled(X, y, classes)
         rows, most = weighted_rows(self, rows, weights)
-        options = {} if most is None else {"most": most}
         public = self._public(rows.n_features)
         priors = check_priors(
             self._stated_priors,
@@ -438,6 +441,9 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         )
         self._check_size(rows.n_features, 2 if classes is None else len(classes))
         with self._session(rows) as session, np.errstate(all="ignore"):
+            options = {}
+            if most is not None:
+                self.weight_bound_ = options["most"] = weight_bound_in(session, most)
             if classes is None and (classes := rows.boolean_labels()) is not None:
                 session.code_rows(classes)
             if classes is None:
@@ -575,10 +581,17 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
             return np.log(self.predict_proba(X))
 
     def predict(self, X: ArrayLike) -> NDArray:
-        """Predict the labels of the caller's rows."""
+        """Predict the labels of the caller's rows.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            NaN, with a warning, if no class had enough rows to be selected.
+        """
         logits = self._scores(X)
         if len(self.classes_) == 0:
-            raise ValueError(_NO_CLASS.format(type(self).__name__))
+            warn_caller(_NO_CLASS.format(type(self).__name__))
+            return np.full(len(logits), np.nan)
         if len(self.classes_) == 1:
             return np.repeat(self.classes_, len(logits))
         if logits.shape[1] == 1:

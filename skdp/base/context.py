@@ -32,8 +32,8 @@ from skdp.tabular import Rows, name_of_ids
 # --- keys of seeded noise -------------------------------------------------------------------------
 
 _LEFT_OUT = ("budget", "n_jobs", "random_state", "privacy_")
-# Parameters added to fitted estimators since seeded noise was recorded, with their defaults.
-_LATER = {"weight_bound": None}
+# Values of what was added to fitted estimators since seeded noise was recorded, without weights.
+_LATER = {"weight_bound": (None, "private"), "weight_bound_": (None,)}
 _FORMER_DELTA = 0.0  # the default when seeded noise was recorded
 _DEEPEST = 30
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None))
@@ -128,7 +128,8 @@ def _state(value: Any) -> dict[str, Any]:
     return {
         name: part
         for name, part in state.items()
-        if name not in _LEFT_OUT and not (name in _LATER and part is _LATER[name])
+        if name not in _LEFT_OUT
+        and not (isinstance(part, str | None) and part in _LATER.get(name, ()))
     }
 
 

@@ -345,7 +345,8 @@ def _draws_rows(meta: Any, private_n: bool) -> Iterator[str]:
     if "estimator" not in params:
         return
     # Members that take weights are handed the number of times, which their bound limits.
-    if getattr(params["estimator"], "weight_bound", None) is not None and not private_n:
+    bound = getattr(params["estimator"], "weight_bound", None)
+    if bound is not None and not isinstance(bound, str) and not private_n:
         return
     if params.get("bootstrap") is True:
         yield (

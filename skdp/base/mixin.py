@@ -582,13 +582,8 @@ def learned_alone(estimator: Any, X: Any) -> tuple[tuple[NDArray, NDArray], Frac
 
 # --- weights of rows ------------------------------------------------------------------------------
 
-WEIGHT_BOUND = (None, Reals(0, math.inf, "()"))  # what the parameter may be
+WEIGHT_BOUND = (PRIVATE, Reals(0, math.inf, "()"))  # what the parameter may be
 
-_NO_BOUND = (
-    "{name}: weights are private, so what a row may move needs a public bound of them. State "
-    "{name}(weight_bound=...), from public knowledge: larger weights are clipped to it. Nothing "
-    "was charged for this fit."
-)
 _OF_PRESENT = (
     "{name}: sample_weight needs nan_policy='raise': with 'omit' each column is asked of rows of "
     "its own, without weights. Fill missing cells before (DPSimpleImputer), or leave weights out. "
@@ -601,17 +596,17 @@ _OF_OTHERS = (
 )
 
 
-def check_weight_bound(estimator: Any) -> float:
-    """Return the stated bound of weights, or raise; its range is checked with the parameters."""
+def check_weight_bound(estimator: Any) -> Any:
+    """Return the bound of weights, stated or "private"; its range is checked with parameters."""
     if is_asked_by("sklearn.ensemble._weight_boosting"):
         raise TypeError(_OF_OTHERS.format(name=type(estimator).__name__))
-    if estimator.weight_bound is None:
-        raise ValueError(_NO_BOUND.format(name=type(estimator).__name__))
-    return float(estimator.weight_bound)
+    return estimator.weight_bound
 
 
-def weighted_rows(estimator: Any, rows: Any, sample_weight: Any) -> tuple[Any, float | None]:
-    """Return rows with their weights, and the weights' bound; None without weights."""
+def weighted_rows(estimator: Any, rows: Any, sample_weight: Any) -> tuple[Any, Any]:
+    """Return rows with their weights, and the weights' bound or "private"; None without weights."""
+    if hasattr(estimator, "weight_bound"):
+        estimator.weight_bound_ = None
     if sample_weight is None:
         return rows, None
     if getattr(estimator, "nan_policy", "raise") == "omit":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import field
+from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -38,8 +39,8 @@ from skdp.cluster._lloyd import (
 )
 from skdp.core import Session, public_generator
 from skdp.exceptions import warn_caller
-from skdp.parameters import Integers, Table, check_size
-from skdp.planning import Allowance, bounds_in
+from skdp.parameters import PRIVATE, Integers, Table, check_size
+from skdp.planning import Allowance, bounds_in, weight_bound_in
 from skdp.tabular import check_public_array
 
 Floats = NDArray[np.float64]
@@ -117,6 +118,7 @@ class DPKMeans(
         `sample_weight` noisy sums of clipped weights.
     cluster_counts_std_ : float
         Standard deviation of the noise on a count.
+    weight_bound_ : float or None
     bounds_ : tuple of two ndarrays of shape (n_features,)
         Bounds (low, high), stated or learned. Of a ball, the cube about it.
     residual_scale_ : ndarray of shape (n_features,)
@@ -193,7 +195,7 @@ class DPKMeans(
     algorithm: str = "tree"
     max_iter: int = 5
     bounds: Any = "private"
-    weight_bound: float | None = None
+    weight_bound: Any = "private"
 
     _in_parts = True
     _n_progress_tasks = 1  # of algorithm="lloyd"
@@ -213,16 +215,13 @@ class DPKMeans(
             ... With rows in one table only; for more than 12 features with ``algorithm="lloyd"``.
         """
         with self._all_or_nothing(groups):
-            rows, weight_bound = weighted_rows(self, self._open(X), sample_weight)
-            if (
-                weight_bound is not None
-                and self.algorithm == "tree"
-                and rows.n_features > MANY_FEATURES
-            ):
+            rows, most = weighted_rows(self, self._open(X), sample_weight)
+            if most is not None and self.algorithm == "tree" and rows.n_features > MANY_FEATURES:
                 raise ValueError(_WEIGHTS_OF_MANY.format(MANY_FEATURES))
             bounds = self._stated_bounds(rows.n_features)
             check_size("n_clusters", int(self.n_clusters) * (rows.n_features + 1))
             with self._session(rows) as session:
+                self.weight_bound_ = weight_bound = weight_bound_in(session, most)
                 clustering, box = self._cluster(session, bounds, weight_bound)
                 self.cluster_centers_ = clustering.centers
                 self.cluster_centers_std_ = clustering.center_std
@@ -248,7 +247,7 @@ class DPKMeans(
     @property
     def _learns_ball(self) -> bool:
         """Whether a fit without bounds may learn a ball: weights are bounded column by column."""
-        return self.weight_bound is None and self.algorithm == "tree"
+        return self.weight_bound == PRIVATE and self.algorithm == "tree"
 
     def _cluster(
         self,
@@ -259,13 +258,14 @@ class DPKMeans(
         """Choose between stated bounds, those of every column and a ball; cluster in them."""
         k, count = int(self.n_clusters), None
         options: dict[str, Any] = {}
-        if bounds is None and self._learns_ball:
+        if bounds is None and weight_bound is None and self._learns_ball:
             count = number_of_rows(session)
             if takes_ball(session, count[0]):
                 return fit_in_ball(session, *count, k)
             options = {"n": count[0]}
         learned = bounds is None
-        (low, high), _ = bounds_in(session, bounds, share=1, **options)
+        most = session.remaining * Fraction(4, 5)
+        (low, high), _ = bounds_in(session, bounds, share=most, **options)
         box = PublicBox(low, high, weight_bound)
         clustering = cluster(
             session,

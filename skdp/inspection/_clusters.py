@@ -438,7 +438,7 @@ def cluster_table(pipeline: Any) -> ClusterTable:
     counts = np.array(getattr(last, "cluster_counts_", np.full(len(centers), np.nan)), np.float64)
     noise = float(getattr(last, "cluster_counts_std_", np.nan))
     # Weights are no rows, and of users other steps may have used other rows.
-    of_rows = getattr(last, "weight_bound", None) is None
+    of_rows = getattr(last, "weight_bound_", None) is None
     of_rows &= getattr(getattr(last, "privacy_", None), "max_rows_per_unit", None) is None
     sizes = _Sizes(counts, noise if of_rows else np.nan)
     for i in range(len(steps) - 2, -1, -1):

@@ -219,6 +219,7 @@ class DPLogisticRegression(LabelledClassifier):
     coef_std_error_ : ndarray, as `coef_`
         Always NaN: how far noise moves a coefficient depends on the curvature of the loss, which is
         not released.
+    weight_bound_ : float or None
     bounds_ : tuple of two ndarrays of shape (n_features,)
     center_, scale_ : ndarray of shape (n_features,)
     radius_ : float
@@ -304,7 +305,7 @@ class DPLogisticRegression(LabelledClassifier):
     class_weight: Any = None
     classes: Any = "private"
     bounds: Any = "private"
-    weight_bound: float | None = None
+    weight_bound: Any = "private"
 
     _parameter_table: ClassVar[Table] = {
         "C": Reals(0, math.inf, "(]"),

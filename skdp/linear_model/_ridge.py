@@ -45,7 +45,7 @@ from skdp.linear_model._solving import (
     shrunk,
 )
 from skdp.parameters import FLAG, Reals, Table, check_parameter
-from skdp.planning import Allowance, row_count
+from skdp.planning import Allowance, row_count, weight_bound_in
 from skdp.queries import (
     GramRelease,
     LearnedBounds,
@@ -349,7 +349,7 @@ class _LeastSquares(TargetRegressor):
     positive: bool = False
     bounds: Any = "private"
     target_bounds: Any = "private"
-    weight_bound: float | None = None
+    weight_bound: Any = "private"
 
     _parameter_table: ClassVar[Table] = {
         "fit_intercept": FLAG,
@@ -404,13 +404,14 @@ class _LeastSquares(TargetRegressor):
         columns: Any,
         target: Any,
         width: int,
-        most: float | None = None,  # that a weight may be
+        most: Any = None,  # that a weight may be
         n_targets: int | None = None,  # of targets of two dimensions
     ) -> None:
         k = n_targets or 1
         d = width - k
-        weights = () if most is None else ((np.zeros(1), np.array([most])),)
         n = row_count(session, COUNT_SHARE)
+        self.weight_bound_ = most = weight_bound_in(session, most, width)
+        weights = () if most is None else ((np.zeros(1), np.array([most])),)
         if target is None and learning_size(session, n) < FEW_ROWS * k:
             self._fit_constant(session, columns, width, n, n_targets)
             return
@@ -749,6 +750,7 @@ class DPRidge(_LeastSquares):
         conditions.
     n_samples_ : float
         Number of rows: exact under ``"replace_one"``, where it is public; otherwise noisy.
+    weight_bound_ : float or None
     bounds_ : tuple of two ndarrays of shape (n_features,)
     target_bounds_ : tuple of two floats or two ndarrays of shape (n_targets,)
     center_, scale_ : ndarray of shape (n_features + n_targets,)

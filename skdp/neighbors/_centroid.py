@@ -112,6 +112,12 @@ class DPNearestCentroid(DistanceClassifier):
         check_parameter(self.priors, "priors", "empirical", "uniform")
         return None if self.priors == "empirical" else self.priors
 
+    def _public(self, n_features: int) -> Any:
+        stated = super()._public(n_features)
+        if stated is not None and (stated[0] == stated[1]).all():
+            raise ValueError("All features have zero variance: each has one number as bounds")
+        return stated
+
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         return math.nan if n_features is None else allowance.part(1 / 2).ball_std(n_features)
 

@@ -1,12 +1,13 @@
 """Columns in bins: `DPKBinsDiscretizer`.
 
-A fit releases bounds, unless they are stated, and quantiles of each column: the edges between bins,
-or the outer edges of bins of equal width.
+A fit releases bounds, unless they are stated, and quantiles of each column (the edges between bins,
+or the outer edges of bins of equal width) or its histogram.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import field
 from fractions import Fraction
 from itertools import pairwise
@@ -14,6 +15,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.cluster import k_means
+from sklearn.preprocessing import KBinsDiscretizer
 
 from skdp._docstrings import documenter
 from skdp.base import names_of
@@ -24,7 +27,7 @@ from skdp.base.expected_error import (
     mean_error,
     resampled,
 )
-from skdp.base.mixin import in_precision_of
+from skdp.base.mixin import WEIGHT_BOUND, in_precision_of, weighted_rows
 from skdp.base.transformers import (
     Floats,
     Transformer,
@@ -38,11 +41,13 @@ from skdp.base.transformers import (
 from skdp.core import Box, Session
 from skdp.exceptions import warn_at_end
 from skdp.parameters import STEP, Integers, Table, check_parameter, naming, shown
-from skdp.planning import Allowance, bounds_in, row_count
+from skdp.planning import Allowance, bounds_in, row_count, weight_bound_in
 from skdp.quantile import TEXTS, DPQuantile, check_multiples
-from skdp.queries import LearnedBox, OfColumn, Quantiles, rank_scale
+from skdp.queries import ColumnCells, LearnedBox, OfColumn, Quantiles, rank_scale, row_counts
 from skdp.tabular import as_dense, check_public_array, listed
 
+# A histogram has at most so many cells. On average each has so many times the noise in rows.
+_MOST_CELLS, _CLEAR = 2**10, 4.0
 # Candidates for a quantile are half as far apart: edges of one value that many rows have.
 _EQUAL = 2.0**-17
 _OFF = 0.5  # bins that an edge is off: about its error where rows are few
@@ -55,6 +60,8 @@ _FEWER = (
 )
 _CONSTANT = " Feature {} is constant and will be replaced with 0."
 _BINS = Integers(2, 10_000)
+_SEEN = 2.0  # deviations of noise
+_COUNT_SHARE = 0.05  # for the number of rows, if it is private
 
 
 def _numbers_of_bins(value: Any, name: str) -> Any:
@@ -88,17 +95,44 @@ def _levels(size: int) -> list[float]:
     return [i / size for i in range(1, size)]
 
 
+def _between(edges: Floats) -> Floats:
+    return np.asarray(edges[1:] / 2 + edges[:-1] / 2)
+
+
+def _inner_edges(strategy: str, edges: Floats, counts: Floats, noise: float, size: int) -> Floats:
+    """Return the inner edges of so many bins from a noisy histogram."""
+    counts = np.where(counts > _SEEN * noise, counts, 0.0)
+    if not counts.any():
+        counts[:] = 1.0
+    if strategy == "kmeans":  # as scikit-learn does it, on the numbers of cells that are not empty
+        cells = np.flatnonzero(counts) * 1.0
+        size = min(size, len(cells))
+        start = _between(np.linspace(cells[0], cells[-1], size + 1))[:, None]
+        weights = counts[counts > 0]
+        centers = k_means(cells[:, None], size, sample_weight=weights, init=start, n_init=1)[0]
+        return np.interp(_between(np.sort(centers[:, 0])) + 0.5, np.arange(len(edges)), edges)
+    below = np.cumsum(counts)
+    at, spread = np.array(_levels(size)) * below[-1], noise * math.sqrt(counts.size)
+    # Where noise decides between two cells the edge is amid them.
+    ranks = np.clip([at - spread, at + spread], 0.0, below[-1])
+    return np.asarray(edges[np.searchsorted(below, ranks)].mean(axis=0))
+
+
 def _depth(size: int) -> int:
     """Return how many choices find the inner edges of so many bins."""
     return (size - 1).bit_length()
 
 
+def _counts_of(cuts: list[Floats], most: float | None = None) -> Any:
+    """Return the query of the rows, or of their weights, between cuts of each column."""
+    return row_counts(ColumnCells(tuple(cuts)), "histograms", most)
+
+
 @documenter(TEXTS)
 class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
-    """Put columns into bins: between private quantiles, or of equal width.
+    """Put columns into bins: between private quantiles or clusters, or of equal width.
 
-    The private counterpart of scikit-learn's ``KBinsDiscretizer``, without ``strategy="kmeans"``
-    and ``subsample``.
+    The private counterpart of scikit-learn's ``KBinsDiscretizer``, without ``subsample``.
 
     Parameters
     ----------
@@ -109,8 +143,9 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         of the bin.
     dtype : float32, float64 or None, default=None
         Type of the output; None: float32 for float32, else float64.
-    strategy : {"quantile", "uniform"}, default="quantile"
-        Bins with about equally many rows, or of equal width.
+    strategy : {"quantile", "uniform", "kmeans"}, default="quantile"
+        Bins with about equally many rows, of equal width, or of the values that are nearest to one
+        of `n_bins` centres, by a private histogram of each column.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); values beyond them are in the first or the last bin.
@@ -128,6 +163,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     n_bins_ : ndarray of shape (n_features,)
         Number of bins of each column. Fewer than `n_bins` if released quantiles coincide, for
         example because many rows have the same value.
+    weight_bound_ : float or None
     bounds_ : tuple of two ndarrays of shape (n_features,)
 
     See Also
@@ -139,11 +175,18 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     **Privacy.** *Released*: bounds, if not stated, and quantiles: the ``n_bins - 1`` inner edges of
     every column, or with ``strategy="uniform"`` the outer ones, with the *sensitivity* (1 in ranks
     if a row is replaced; at most the larger of q and 1 - q if one is added or removed) and the
-    *mechanism* (exponential) of `skdp.quantile.DPQuantile`. With ``strategy="uniform"`` and stated
-    bounds nothing is released or charged. Proofs: ``skdp/queries/quantiles.md``.
+    *mechanism* (exponential) of `skdp.quantile.DPQuantile`. With ``strategy="kmeans"``, or
+    quantiles of weighted rows: a histogram of each column, in at most 1024 equal cells, from which
+    edges are computed. Each row adds its weight, in parts of the bound of weights, to one cell of
+    each column: the *sensitivity* (L1) of all counts together is the number of columns, twice that
+    if a row is replaced. *Mechanism*: discrete Laplace or rounded Gaussian noise, whichever is
+    less. Cells whose counts noise hides count as empty. With ``strategy="uniform"`` and stated
+    bounds nothing is released or charged. Proofs: ``skdp/queries/quantiles.md``,
+    ``skdp/core/PROOFS.md``.
 
     **Expected error.** With quantiles, in ranks, as for `skdp.quantile.DPQuantile`: the mean number
-    of rows between an edge and the exact quantile. It needs `like`, public rows. With equal widths,
+    of rows between an edge and the exact quantile. It needs `like`, public rows. With centres, the
+    part of the rows that are in another bin than without noise; it needs `like`. With equal widths,
     the part of the rows beyond the outer edges: zero if bounds are stated, otherwise it needs
     `like`.
 
@@ -171,6 +214,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     bounds: Any = "private"
     step: float | None = None
     prior: str = "uniform"
+    weight_bound: Any = "private"
 
     _in_parts = True
 
@@ -178,7 +222,8 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         "n_bins": _numbers_of_bins,
         "encode": ("onehot-dense", "onehot", "ordinal"),
         "dtype": _float_type,
-        "strategy": ("quantile", "uniform"),
+        "strategy": ("quantile", "uniform", "kmeans"),
+        "weight_bound": WEIGHT_BOUND,
         "step": STEP,
         "prior": ("uniform", "log"),
     }
@@ -199,6 +244,8 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             return math.nan
         if self.strategy == "uniform":
             return allowance.choice_scale(n_features)
+        if self.strategy == "kmeans":
+            return allowance.query_std(_counts_of([np.zeros(1)] * n_features))
         return allowance.choice_scale(sum(map(_depth, self._sizes_in(n_features))))
 
     def _sizes_in(self, n_features: int) -> list[int]:
@@ -214,10 +261,20 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     def _is_free(self) -> bool:
         return self.strategy == "uniform" and not isinstance(self.bounds, str)
 
-    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
-        """Charge the budget and release the edges."""
+    def fit(
+        self, X: ArrayLike, y: Any = None, *, sample_weight: Any = None, groups: Any = None
+    ) -> Self:
+        """Charge the budget and release the edges.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows of finite numbers. May be in parts (`skdp.engines`).
+        sample_weight : array-like of shape (n_samples,), default=None
+            ... They move no bins of equal width. With rows in one table only.
+        """
         with self._all_or_nothing(groups):
-            rows = self._open(X)
+            rows, most = weighted_rows(self, self._open(X), sample_weight)
             stated = self._stated_bounds(rows.n_features)
             sizes = self._sizes_in(rows.n_features)
             inner, learned, off = [np.empty(0)] * len(sizes), None, 0.0
@@ -231,6 +288,10 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
                         # Learned bounds may lie far beyond the rows; extreme quantiles do not.
                         _, learned, _, *ends = release_range(session, "auto")
                         self.bounds_ = ends[0], ends[1]
+                    elif self.strategy == "kmeans" or most is not None:
+                        self.weight_bound_ = weight_bound_in(session, most)
+                        self.bounds_, learned = bounds_in(session, stated)
+                        inner, off = self._of_histograms(session, learned, sizes)
                     else:
                         self.bounds_, learned = bounds_in(session, stated)
                         off = self._bins_off(session, learned, max(sizes))
@@ -260,6 +321,31 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             inner += list(session.answer(query, part).value)
         return inner
 
+    def _of_histograms(
+        self, session: Session, learned: LearnedBox | None, sizes: list[int]
+    ) -> tuple[list[Floats], float]:
+        """Release a histogram of each column; return inner edges and by how many bins they are off.
+
+        Cells are as narrow as noise allows.
+        """
+        most = self.weight_bound_
+        n = row_count(session, _COUNT_SHARE, learned)
+        noise = Allowance.left(session).query_std(_counts_of([np.zeros(1)] * len(sizes), most))
+        n_cells = int(np.clip(n / (_CLEAR * noise), 2 * max(sizes), _MOST_CELLS))
+        box = zip(*self.bounds_, strict=True)
+        edges = [np.unique(np.linspace(low, high, n_cells + 1)) for low, high in box]
+        release = session.answer(_counts_of([edge[1:-1] for edge in edges], most))
+        starts = np.cumsum([max(len(edge) - 1, 1) for edge in edges])[:-1]
+        columns = zip(edges, np.split(np.asarray(release.value), starts), sizes, strict=True)
+        std = float(np.max(release.std))
+        inner = [
+            _inner_edges(self.strategy, edge, counts, std, size)
+            if len(edge) > 1
+            else np.full(size - 1, edge[0])
+            for edge, counts, size in columns
+        ]
+        return inner, _CLEAR * noise * max(sizes) / n
+
     def _bins_off(self, session: Session, learned: LearnedBox | None, size: int) -> float:
         """Return by how many bins noise moves an edge, about; 0 if the rows are not counted."""
         if session.adjacency != "replace_one" and learned is None:
@@ -277,7 +363,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
                 edges = np.linspace(low, high, sizes[j] + 1)
             else:
                 # A step may have no multiple within learned bounds.
-                ends = min(low, inner[j][0]), max(high, inner[j][-1])
+                ends = min([low, *inner[j]]), max([high, *inner[j]])
                 edges = np.array([ends[0], *inner[j], ends[1]])
             near = _EQUAL * (edges[-1] / 2 - edges[0] / 2) * 2
             if self.strategy == "uniform" or self.step is not None or self.prior == "log":
@@ -341,7 +427,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             raise ValueError("X must have one bin of each column in every row, as transform makes")
         middles = np.empty(codes.shape)
         for j, edges in enumerate(self.bin_edges_):
-            middle = edges[1:] / 2 + edges[:-1] / 2 if np.isfinite(edges).all() else np.zeros(1)
+            middle = _between(edges) if np.isfinite(edges).all() else np.zeros(1)
             middles[:, j] = middle[codes[:, j]]
         return middles
 
@@ -362,9 +448,20 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
                 for size in set(sizes)
             }
             return float(np.mean([errors[size] for size in sizes]))
-        if self._stated_bounds(d, names_of(like)) is not None:
+        if self.strategy == "uniform" and self._stated_bounds(d, names_of(like)) is not None:
             return 0.0
-        draw = resampled(check_like(self, like, d), n)
+        rows = check_like(self, like, d)
+        draw = resampled(rows, n)
+        if self.strategy == "kmeans":
+            exact = KBinsDiscretizer(self.n_bins, encode="ordinal", strategy="kmeans")
+            with warnings.catch_warnings(action="ignore"):
+                codes = exact.fit_transform(rows)
+
+            def moved(fresh: Fresh, number: int) -> float:
+                fit = fresh(number, encode="ordinal").fit(draw(number))
+                return float(np.mean(fit.transform(rows) != codes))
+
+            return mean_error(self, moved, least=6, most=24, precision=0.1)
 
         def beyond(fresh: Fresh, number: int) -> float:
             table = draw(number)

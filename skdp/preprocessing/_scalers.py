@@ -39,7 +39,7 @@ from skdp.base.transformers import (
 from skdp.confidence.equations import moment_errors, root_error
 from skdp.core import Box
 from skdp.parameters import FLAG, Integers, Reals, Table
-from skdp.planning import Allowance
+from skdp.planning import Allowance, weight_bound_in
 from skdp.quantile import TEXTS, QuantileFit
 
 # Variances in units of the squared half width. Below the first they mean nothing, because sums are
@@ -115,6 +115,7 @@ class DPStandardScaler(Scaler):
     scale_std_error_ : ndarray of shape (n_features,) or None
         Standard error of `scale_`. If noise hides the variance, a third of the largest error that
         `scale_` may have.
+    weight_bound_ : float or None
     bounds_ : tuple of two ndarrays of shape (n_features,)
         ... None if nothing was released and no bounds are stated.
     n_samples_ : float, ndarray of shape (n_features,) or None
@@ -185,7 +186,7 @@ class DPStandardScaler(Scaler):
     with_std: bool = True
     bounds: Any = "private"
     nan_policy: str = "raise"
-    weight_bound: float | None = None
+    weight_bound: Any = "private"
 
     _in_parts = True
 
@@ -225,7 +226,8 @@ class DPStandardScaler(Scaler):
                 if self._omits:
                     moments = release_present_moments(session, rows, stated)
                 else:
-                    moments = release_moments(session, stated, most)
+                    self.weight_bound_ = weight_bound_in(session, most)
+                    moments = release_moments(session, stated, self.weight_bound_)
             self._set_statistics(moments)
         return self
 

@@ -72,6 +72,24 @@ class _CutRows:
         return self._rows.gather(partial(_take_cut, *self._span, take), wanted=wanted)
 
 
+class _Weights:
+    """The weights of all rows of a table, as its only column."""
+
+    n_features, ranges = 1, None
+
+    def __init__(self, rows: Any) -> None:
+        self._rows, self._n = rows, rows._n
+        self.n_is_private, self.filtered = rows.n_is_private, rows.filtered
+
+    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
+        spans: list[tuple[int, int]] = self._rows.spans(width=width, least=least)
+        return spans
+
+    def chunk(self, start: int, stop: int) -> NDArray:
+        weights: NDArray = self._rows.weights(start, stop)[:, None]
+        return weights
+
+
 class _Cells:
     """All rows of a table, with some of its columns of numbers; NaN where a cell is missing."""
 
@@ -106,7 +124,7 @@ class OfColumn(Derived):
     column has no missing values. With `stop` the rows are complete, and the guarantee is that of
     the query on the table of these columns of all rows (columns.md). With several columns in a
     tuple the bounds of all of them are learned, each of its non-missing cells, and no row is left
-    out.
+    out. ``"weights"`` are a column, too.
 
     - `query`: Of a table of these columns, without labels or weights.
     - `stop`: For the columns from `column` to before this one.
@@ -134,6 +152,10 @@ class OfColumn(Derived):
                 "query must be a RowSum of values without cells, labels and weights, Quantiles, "
                 f"CellQuantile or LearnedBounds, got {type(query).__name__}"
             )
+        if self.column == "weights":
+            if getattr(table.rows, "_row_weights", None) is None:
+                raise TypeError("the rows have no weights")
+            return PrivateTable(_Weights(table.rows), table.stability)
         if self.stop is not None:
             if not 0 <= self.column < self.stop <= table.n_features:
                 raise ValueError(f"columns must be among the {table.n_features} of the table")
@@ -295,9 +317,10 @@ class PresentValues(Image):
         n, n_std = np.ones(d), np.zeros(d)
         if count is not None:
             n[:], n_std[:] = float(count.value), float(count.std)
-        n[counted], n_std[counted] = np.maximum(sums[d:] / self.count, 1.0), std / self.count
-        mean = np.clip(sums[:d] / n / view.steps, -1.0, 1.0)
-        error = np.hypot(std / n / view.steps, mean * n_std / n)  # to first order
+        n[counted], n_std[counted] = sums[d:] / self.count, std / self.count
+        rows = np.maximum(n, 1.0)
+        mean = np.clip(sums[:d] / rows / view.steps, -1.0, 1.0)
+        error = np.hypot(std / rows / view.steps, mean * n_std / rows)  # to first order
         answer = released(view.middle + view.half_width * mean, view.half_width * error)
         return replace(answer, count=released(n, n_std))
 

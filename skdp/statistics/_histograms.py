@@ -22,7 +22,7 @@ from skdp.parameters import FLAG, STEP, check_length, check_parameter, different
 from skdp.planning import Allowance
 from skdp.queries import MAX_CELLS, Grid, Quantiles, check_levels, label_sums, row_counts
 from skdp.statistics._call import Call, Floats, Options, Released, check_axis, documented, result
-from skdp.tabular import check_labelled_table
+from skdp.tabular import NotNumericError, check_labelled_table
 from skdp.user_code import or_raise
 
 Bins = int | Floats
@@ -196,9 +196,7 @@ def histogram(
         return _density(released, 1.0) if density else released, labels
     try:
         released, (edges,) = _counted(call, X, _bins(bins), bounds, 1)
-    except TypeError as error:
-        if "X must be numeric" not in str(error):
-            raise
+    except NotNumericError:
         raise TypeError("X must be numeric; of texts, state categories=[...]") from None
     return _density(released, np.diff(edges)) if density else released, edges
 

@@ -161,9 +161,10 @@ _INFINITE = (
     "a bound of its column, or by NaN."
 )
 _NOT_A_NUMBER = (
-    "X must be numeric: the float() argument must be no string, date or other object but a real "
-    "number, in every cell. Encode other columns first, in a "
-    "ColumnTransformer: DPOneHotEncoder, or DPOrdinalEncoder where codes are wanted."
+    "X must be numeric, and has non-numeric data:\ncould not convert string to float: the argument "
+    "must be no string, date or other object but a real number, in every cell. Encode other "
+    "columns first, in a ColumnTransformer: DPOneHotEncoder, or DPOrdinalEncoder where codes are "
+    "wanted."
 )
 _COMPLEX = "Complex data not supported: X must be real."
 _RAGGED = (
@@ -176,6 +177,13 @@ _NO_PRIVATE = "y marks no private row (one class only): at least one must be 1."
 _SAME_NAME = "X has columns of the same name; the names of its columns must be distinct."
 
 
+class NotNumericError(TypeError, ValueError):
+    """A cell is no number: ValueError for text and TypeError for objects, as for scikit-learn.
+
+    Which of both a cell holds is private.
+    """
+
+
 def _raise(problems: str | Iterable[str], X: Any = None) -> None:
     """Raise the fixed text of a problem; of several problems, always of the same one.
 
@@ -184,7 +192,7 @@ def _raise(problems: str | Iterable[str], X: Any = None) -> None:
     problems = {problems} if isinstance(problems, str) else set(problems)
     if problems & {"type", "value"}:
         types = "".join(f" The type of column {c!r} is {t}." for c, t in any_type(X).items())
-        raise TypeError(_NOT_A_NUMBER + types)
+        raise NotNumericError(_NOT_A_NUMBER + types)
     if "finite" in problems:
         raise ValueError(_NOT_FINITE)
     if "infinite" in problems:
@@ -199,7 +207,7 @@ def _no_table(X: Any, *, flat: bool = False) -> Any:
         if array is None:
             raise ValueError(_RAGGED)
         if strange and (flat or array.ndim == 2):
-            raise TypeError(_NOT_A_NUMBER)
+            raise NotNumericError(_NOT_A_NUMBER)
     else:
         refuse_other_arrays(X)
         with reading():  # the text of an error may quote a cell
@@ -258,7 +266,7 @@ def _numeric_container(X: Any, estimator: str, *, allow_empty: bool = True) -> A
         raise ValueError(_COMPLEX)
     if kind:
         where = "" if name is None else f" The type of column {name!r} is of {kind}."
-        raise TypeError(_NOT_A_NUMBER + where)
+        raise NotNumericError(_NOT_A_NUMBER + where)
     if X.shape[0] == 0 and not allow_empty:
         raise ValueError(NO_ROWS)
     return X
@@ -437,7 +445,7 @@ def _sum_is_finite(values: NDArray[np.float64]) -> bool:
 
 def number_problems(omit: bool) -> tuple[tuple[type[Exception], str], ...]:
     """Return the problems of rows of numbers; infinity is one even if NaN is left out."""
-    return (TypeError, _NOT_A_NUMBER), (ValueError, _INFINITE if omit else _NOT_FINITE)
+    return (NotNumericError, _NOT_A_NUMBER), (ValueError, _INFINITE if omit else _NOT_FINITE)
 
 
 def _numeric_parts(

@@ -83,10 +83,7 @@ def fitted(kind, X, weights, **options):
 def test_weights_are_refused_before_the_charge(kind):
     ledger = PrivacyBudget(1.0)
     X, weights = table(50, 0)
-    name = type(MODELS[kind]()).__name__
     assert has_fit_parameter(MODELS[kind](), "sample_weight")
-    with pytest.raises(ValueError, match=rf"State {name}\(weight_bound=.*Nothing was charged"):
-        fitted(kind, X, weights, weight_bound=None, budget=ledger)
     for bad, text in (
         (weights[:-1], "same number of rows"),
         (np.full(50, np.nan), "sample_weight contains NaN"),
@@ -96,7 +93,7 @@ def test_weights_are_refused_before_the_charge(kind):
     ):
         with pytest.raises(ValueError, match=text):
             fitted(kind, X, bad, budget=ledger)
-    for bad in (0.0, -1.0, math.inf, math.nan, "1", True):
+    for bad in (0.0, -1.0, math.inf, math.nan, "1", True, None):
         with pytest.raises((TypeError, ValueError), match="weight_bound must be"):
             fitted(kind, X, weights, weight_bound=bad, budget=ledger)
     parts = from_arrays([X, X])
@@ -104,6 +101,22 @@ def test_weights_are_refused_before_the_charge(kind):
     with pytest.raises(TypeError, match="sample_weight has no meaning for rows in parts"):
         MODELS[kind](budget=ledger).fit(parts, y, sample_weight=np.ones(100))
     assert ledger.spent.epsilon == 0
+
+
+@every_model
+@each("relation", [A, R])
+def test_a_bound_of_weights_is_learned_for_a_fifth_of_the_allowance(kind, relation):
+    X, weights = table(4000, 0)
+    ledger = budget(relation)
+    made = fitted(kind, X, weights, weight_bound="private", budget=ledger)
+    assert 4.0 < made.weight_bound_ < 200.0
+    learning = [r.share for r in made.privacy_.releases if r.name in ("locations", "distances")]
+    assert 0 < sum(learning) <= 0.2
+    assert ledger.spent.epsilon == pytest.approx(1.0)
+    made.fit(X, labels(X, 2, 0))
+    assert made.weight_bound_ is None
+    nothing = fitted(kind, X, np.zeros(4000), weight_bound="private")  # which is no error
+    assert nothing.weight_bound_ > 0
 
 
 def test_weights_of_columns_with_missing_cells_are_refused():
@@ -121,7 +134,7 @@ def test_weights_change_no_price(kind, relation):
     for delta in (0.0, 1e-6):
         ledger = PrivacyBudget(10.0, 1e-3, adjacency=relation)
         made = fitted(kind, X, weights, delta=delta, budget=ledger)
-        without = MODELS[kind](delta=delta, weight_bound=None)
+        without = MODELS[kind](delta=delta)
         cost = without.privacy_cost(n_features=made.n_features_in_)
         assert made.privacy_cost() == cost
         assert ledger.spent.epsilon == pytest.approx(1.0)

@@ -81,10 +81,7 @@ def test_weighted_rows_are_scikit_learns_without_noise(delta, relation):
 def test_weights_are_refused_before_the_charge():
     ledger = PrivacyBudget(1.0)
     X, y, weights = weighted(50, 0)
-    model = DPRidge(bounds=(0, 1), target_bounds=(-3, 6), budget=ledger)
-    with pytest.raises(ValueError, match=r"weight_bound=.*from public knowledge"):
-        model.fit(X, y, sample_weight=weights)
-    model.set_params(weight_bound=1.0)
+    model = DPRidge(bounds=(0, 1), target_bounds=(-3, 6), weight_bound=1.0, budget=ledger)
     for bad, text in (
         (weights[:-1], "same number of rows"),
         (np.full(50, np.nan), "sample_weight contains NaN"),
@@ -266,7 +263,7 @@ def test_several_targets_are_fitted_from_one_release(delta, relation):
         (DPRidge([5.0, 500.0, 0.0]), Ridge([5.0, 500.0, 0.0])),
     ):
         made = ours.set_params(delta=delta, budget=budget(relation), **NOISELESS)
-        weights = {"sample_weight": 1.0} if made.weight_bound else {}
+        weights = {} if made.weight_bound == "private" else {"sample_weight": 1.0}
         made.fit(X, Y, **weights)
         theirs.fit(X, Y)
         assert made.coef_.shape == made.coef_std_error_.shape == (3, 3)

@@ -36,7 +36,7 @@ def miscalibration(classes, rare, delta, relation, *, weighted=False):
         X, y, _ = drawn(20_000, seed, classes=classes, rare=rare)
         model = DPLogisticRegression(
             classes=range(classes), bounds=(-4, 4), epsilon=3.0, delta=delta, random_state=seed,
-            budget=budget(relation), weight_bound=2.0 if weighted else None,
+            budget=budget(relation), weight_bound=2.0 if weighted else "private",
         )  # fmt: skip
         with config_context(noise="seeded"):
             model.fit(X, y, sample_weight=np.full(len(X), 2.0) if weighted else None)
