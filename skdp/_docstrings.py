@@ -69,6 +69,8 @@ SHARED_TEXTS = {
     ),
     "input_features": "Names of the columns of X; those of `fit`, or x0, x1, ... if None.",
     "n_samples, n_features": "Not used: the cost of a fit does not depend on them.",
+    "n_features": "Number of columns; ``n_features_in_`` after `fit`.",
+    "sample_weight": "Private weights of rows, finite numbers, clipped to [0, `weight_bound`].",
     "random_state": (
         'Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.'
     ),
@@ -88,8 +90,19 @@ SHARED_TEXTS = {
     "n_features_in_, feature_names_in_": (
         "Number of columns; their names, if X has names that are strings."
     ),
+    "center_, scale_": "Columns are centred and scaled by these values before rows are clipped.",
+    "class_count_": "Noisy number of rows of each class, at least 1.",
+    "domain_": "The domain of all columns.",
+    "privacy": "What was released, by which mechanism, at which cost.",
     "privacy_": "What was released, by which mechanism, at which cost.",
+    "radius_": (
+        "The norm to which a centred and scaled row is clipped, in `fit` and in predictions."
+    ),
     # errors
+    "TypeError, ValueError": (
+        "In `fit`, before anything is charged: if a parameter is out of range, or if X is not a "
+        "table of finite numbers."
+    ),
     "BudgetExceededError, SealedBudgetError, LedgerError": (
         "In `fit`, if the budget cannot pay the cost."
     ),
@@ -122,16 +135,14 @@ _BLOCKS = {
         privacy_ : skdp.core.PrivacyCertificate
         """,
     # Errors of every estimator.
-    "fit_raises": """
-        TypeError, ValueError
-            In `fit`, before anything is charged: if a parameter is out of range, or if X is not a
-            dense table of finite numbers.
-        """,
+    "fit_raises": "TypeError, ValueError",
     "labelled_raises": """
         TypeError, ValueError
-            In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
-            private and delta is 0, if X is not a dense table of finite numbers, or if a label is
-            missing.
+            ... Also if `classes` is private and delta is 0, or if a label is missing.
+        """,
+    "target_raises": """
+        TypeError, ValueError
+            ... Also if y has not a finite number for each row (and target).
         """,
     "budget": "BudgetExceededError, SealedBudgetError, LedgerError",
     "charge_raises": """
@@ -185,6 +196,7 @@ def filled(doc: str, blocks: Mapping[str, str] = _BLOCKS) -> str:
 _TYPES = {
     "X": "array-like or table of shape (n_samples, n_features)",
     "y": "array-like of shape (n_samples,)",
+    "sample_weight": "array-like of shape (n_samples,)",
     "groups": "array-like of shape (n_samples,)",
     "input_features": "array-like of str",
     "classes": '"private" or array-like of shape (n_classes,)',
@@ -196,7 +208,24 @@ _TYPES = {
     "budget": "PrivacyBudget or None",
     "random_state": "int, RandomState or None",
 }
-_FIT_ROWS = "\n    Private rows, finite numbers. May be in parts (`skdp.engines`)."
+# What methods of these names say of their X, and return, unless they say something else.
+_X = {
+    "fit": "\n    Private rows, finite numbers. May be in parts (`skdp.engines`).",
+    "transform": "\n    If they are private, so is the result.",
+}
+_RETURNS = {
+    "decision_function": "scores : ndarray of shape (n_samples,) or (n_samples, n_classes)\n"
+    "    For two classes those of the second one.",
+    "get_feature_names_out": "names : ndarray of str",
+    "inverse_transform": "X_original : ndarray of shape (n_samples, n_features)",
+    "predict": "y : ndarray of shape (n_samples,)",
+    "predict_log_proba": "logarithms : ndarray of shape (n_samples, n_classes)",
+    "predict_proba": "probabilities : ndarray of shape (n_samples, n_classes)\n"
+    "    In the order of `classes_`.",
+    "score": "score : float\n    Exact, so as private as the rows are.",
+    "to_frame": "frame : pandas.DataFrame",
+    "transform": "X_new : ndarray of shape (n_samples, n_features)",
+}
 
 
 def _entry(name: str, parameter: inspect.Parameter, function: str) -> str:
@@ -206,7 +235,7 @@ def _entry(name: str, parameter: inspect.Parameter, function: str) -> str:
     default, text = parameter.default, f"{name} : {_TYPES.get(name, parameter.annotation)}"
     if default is not parameter.empty:
         text += f', default="{default}"' if isinstance(default, str) else f", default={default}"
-    return text + (_FIT_ROWS if (name, function) == ("X", "fit") else "") + "\n"
+    return text + (_X.get(function, "") if name == "X" else "") + "\n"
 
 
 def _completed(doc: str, item: Any, owner: str) -> str:
@@ -227,9 +256,16 @@ def _completed(doc: str, item: Any, owner: str) -> str:
     order = {name: place for place, name in enumerate(known)}
     texts = sorted(entries, key=lambda name: order.get(name, len(order)))
     made = {"Parameters": "".join(dict.fromkeys(entries[name] for name in texts))}
+    before, heading, notes = sections.get("Notes", "").partition("**Privacy.**")
+    privacy, gap, notes = notes.partition("\n\n")
+    if heading and "epsilon" in known and "charged*" not in privacy.lower():
+        to = "before any noise, to `budget`" if estimator else f'as "{item.__name__}"'
+        charged = f"*Charged*: at most (epsilon, delta), once, {to}."
+        sections["Notes"] = f"{before}{heading}{privacy.rstrip()}\n{charged}{gap}{notes}"
     if estimator:
-        raised = textwrap.dedent(_BLOCKS["labelled_raises" if "classes" in known else "fit_raises"])
-        sections.setdefault("Raises", raised.lstrip("\n"))
+        kinds = {"classes": "labelled_raises", "target_bounds": "target_raises"}
+        kind = next((kinds[name] for name in kinds if name in known), "fit_raises")
+        sections.setdefault("Raises", textwrap.dedent(_BLOCKS[kind]).strip("\n"))
         for section, block in (("Attributes", "fitted"), ("Raises", "budget")):
             made[section] = sections.pop(section, "").strip("\n") + "\n"
             for line in textwrap.dedent(_BLOCKS[block]).strip().splitlines():
@@ -237,7 +273,8 @@ def _completed(doc: str, item: Any, owner: str) -> str:
                     made[section] += f"{line}\n"
     elif not inspect.isclass(item) and not {"Returns", "Yields"} & sections.keys():
         answer = str(inspect.signature(item).return_annotation)
-        made["Returns"] = f"self : {owner}\n" if answer == "Self" else f"{answer}\n"
+        text = f"self : {owner}" if answer == "Self" else _RETURNS.get(item.__name__, answer)
+        made["Returns"] = f"{text}\n"
         if answer in ("None", str(inspect.Signature.empty)):
             del made["Returns"]
     order_of_sections = ["Parameters", "Attributes", "Returns", "Yields", "Raises", *sections]

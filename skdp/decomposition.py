@@ -350,9 +350,8 @@ class DPPCA(
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if ``n_components`` is
-        above the number of features, if `noise` is ``"gaussian"`` and `delta` is 0, or if the rows
-        are not finite numbers.
+        ... Also if ``n_components`` is above the number of features, or if `noise` is
+        ``"gaussian"`` and `delta` is 0.
 
     Notes
     -----
@@ -363,12 +362,11 @@ class DPPCA(
     radius (possibly in two parts, of which the first may show that no centre is needed), and then a
     radius about that mean (only if the mean is further from the origin than half the first radius;
     its share is that of the first radius); with all that is left, the matrix of sums of zz', where
-    z = (x - center, 0.15 r) and x is clipped to the radius r. *Sensitivity* of that matrix, with
-    g = r**2 (1 + 0.15**2): in the Frobenius norm g if a row is added or removed, sqrt(2) g if a row
+    z = (x - center, 0.15 r) and x is clipped to the radius r. *Sensitivity* of that matrix, with g
+    = r**2 (1 + 0.15**2): in the Frobenius norm g if a row is added or removed, sqrt(2) g if a row
     is replaced; in the nuclear norm g and 2 g. *Mechanism*: rounded Gaussian noise, isotropic in
     the Frobenius norm; or the difference of two Wishart matrices, which is pure epsilon-DP; or
-    discrete Laplace noise on the upper triangle. *Charged*: at most (epsilon, delta), once, before
-    any noise, to ``budget``.
+    discrete Laplace noise on the upper triangle.
 
     **Few or odd rows.** No error or warning depends on the values in the rows. There are always
     ``n_components`` orthonormal components, even for a single row or equal rows; those beyond
@@ -378,8 +376,6 @@ class DPPCA(
     show. An eigenvalue w above e counts as ``sqrt(w**2 - e**2)``, the variance that its eigenvector
     explains in expectation. The eigenvalues below e share the remaining trace equally. Without
     noise this is scikit-learn's PCA. The mean is shrunk towards the centre by the James-Stein rule.
-
-    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
     **Expected error.** The largest eigenvalue of the noise on the covariance, in units of the
     square of ``norm_bound_``: about the smallest variance that a component needs to stand out from
@@ -468,7 +464,6 @@ class DPPCA(
                 center, radius, known = _ball(session, plan, stated_center, stated_bound)
                 noise = Allowance.left(session).gram_noise(self.noise, d + 1)
                 gram = session.answer(SecondMoment(Ball(center, radius), TAU, noise))
-                self.privacy_ = session.certificate()
             shift_std = gram.total_std / n
             shift = shrink_to_zero(gram.total / n, shift_std)
             # The mean of rows in a ball is in the ball.
@@ -510,7 +505,7 @@ class DPPCA(
         if not sparse.issparse(X):
             return super()._open(X, reset=reset)
         self._check_parameters()
-        rows = check_sparse(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
+        rows = check_sparse(X, **self._entrance)
         validate_data(self, rows.head, reset=reset, skip_check_array=True)
         return rows
 
@@ -556,13 +551,9 @@ class DPPCA(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_components)
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        values = check_public_array(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
+        values = check_public_array(X, **self._entrance)
         if values.shape[1] != self.n_components_:
             raise ValueError(
                 f"X must have {self.n_components_} columns, one per component, got "

@@ -81,9 +81,7 @@ class DPLinearDiscriminantAnalysis(
         level. They are raised to it.
     bounds_ : tuple of two ndarrays of shape (n_features,)
     center_, scale_ : ndarray of shape (n_features,)
-        Columns are centred and scaled by these values before rows are clipped.
     radius_ : float
-        The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
 
     See Also
     --------
@@ -100,8 +98,7 @@ class DPLinearDiscriminantAnalysis(
     replaced: of the sums in L2, r and 2 r; of the second moment, r**2 and sqrt(2) r**2 in the
     Frobenius norm, r**2 and 2 r**2 in the nuclear norm (and a little more for the constant in it).
     *Mechanism*: K-norm noise and the symmetrised Wishart mechanism, which are pure, or rounded
-    Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once, before any noise,
-    to ``budget``.
+    Gaussian noise, whichever is less.
 
     **Probabilities** are calibrated: the last 2 to 10% of the allowance release how many rows are
     right and wrong in bins of their lead. Where noise hides that, probabilities are near to the
@@ -133,8 +130,6 @@ class DPLinearDiscriminantAnalysis(
     priors: Any = None
     n_components: int | None = None
     covariance_estimator: Any = None
-    classes: Any = "private"
-    bounds: Any = "private"
 
     _parameter_table: ClassVar[Table] = {
         "shrinkage": ("auto", None, Reals(0, 1)),
@@ -144,10 +139,6 @@ class DPLinearDiscriminantAnalysis(
     @property
     def _n_releases(self) -> int:
         return 5
-
-    @property
-    def _stated_priors(self) -> Any:
-        return self.priors
 
     def _check_size(self, n_features: int, n_classes: int) -> None:
         super()._check_size(n_features, n_classes)

@@ -159,6 +159,11 @@ def outside_level() -> int:
     return level
 
 
+def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn the first caller outside skdp and the libraries that run it."""
+    warnings.warn(text, category, stacklevel=outside_level())
+
+
 _LATE: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("late", default=None)
 
 
@@ -166,7 +171,7 @@ def warn_at_end(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the first caller outside skdp; inside a fit, when what it paid for is kept."""
     late = _LATE.get()
     if late is None:
-        warnings.warn(text, category, stacklevel=outside_level())
+        warn_caller(text, category)
     else:
         late.append((text, category))
 
@@ -184,7 +189,7 @@ def warnings_at_end() -> Iterator[None]:
     finally:
         _LATE.reset(outer)
     for text, category in late:
-        warnings.warn(text, category, stacklevel=outside_level())
+        warn_caller(text, category)
 
 
 def action_of_filters(text: str, category: type[Warning], frame: FrameType) -> str:

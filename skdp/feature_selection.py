@@ -7,7 +7,6 @@ choice of columns are computed from them.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import field
 from typing import Any, ClassVar, Self
 
@@ -26,7 +25,7 @@ from skdp.base.classifiers import (
 )
 from skdp.base.transformers import Floats, Transformer
 from skdp.core import ScaledBox, Session
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_caller
 from skdp.parameters import Integers, Table, naming
 from skdp.planning import Allowance, bounds_in
 from skdp.queries import SecondMoment, label_moments, select_classes
@@ -70,10 +69,7 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     k : int or "all", default=10
         How many columns are kept; ``"all"`` releases nothing.
     classes : "private" or array-like of shape (n_classes,), default="private"
-        All class labels, from public knowledge, because which labels occur in y is private. Rows
-        with another label are left out. ``"private"`` selects the labels that enough rows have, for
-        a tenth of the allowance and half of delta, which must be above 0. Not used with
-        ``"f_regression"``.
+        ... Not used with ``"f_regression"``.
     target_bounds : "private" or tuple (low, high), default="private"
         Range of a numeric target. State it together with `bounds`, or leave both to be learned.
 
@@ -88,13 +84,6 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         Only with ``"f_classif"``: the classes, stated or selected. With fewer than two classes
         there are no scores, and the first k columns are kept.
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if classes are private
-        and ``delta=0``, if X is not a dense table of finite numbers, or if y does not hold labels
-        or finite numbers.
-
     Notes
     -----
     **Privacy.** *Released*: classes and bounds, if not stated. With ``"f_classif"``: the counts of
@@ -103,9 +92,9 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     half the width of its bounds. L2 *sensitivity* of the sums, for d columns: 2 sqrt(d) if a row is
     replaced, sqrt(5 d / 4) if one is added or removed. With ``"f_regression"``: the second moment
     of columns and target, as `skdp.linear_model.DPRidge` releases it. *Mechanism*: Laplace or
-    K-norm noise, symmetrised Wishart noise, or rounded Gaussian noise where it is less. *Charged*:
-    at most (epsilon, delta), once, before any noise, to ``budget``. With ``k="all"`` nothing is
-    released or charged. Scores and choice are post-processing. Proofs: ``skdp/core/PROOFS.md``.
+    K-norm noise, symmetrised Wishart noise, or rounded Gaussian noise where it is less. With
+    ``k="all"`` nothing is released or charged. Scores and choice are post-processing. Proofs:
+    ``skdp/core/PROOFS.md``.
 
     The choice may be wrong if noise hides the scores: with few rows or many columns. If the values
     of a column span a small part of its bounds, noise hides most of its variance, so tight bounds
@@ -136,9 +125,7 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     bounds: Any = "private"
     target_bounds: Any = "private"
 
-    scores_: Floats | None = field(init=False)
-    bounds_: tuple[Floats, Floats] | None = field(init=False)
-
+    _tags = ("target_tags.required",)
     _parameter_table: ClassVar[Table] = {
         "score_func": _score_name,
         "k": (Integers(1, 2**31), "all"),
@@ -174,11 +161,6 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         else:
             self._target()
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
         """Charge the budget and choose columns.
 
@@ -194,17 +176,17 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
             name = type(self).__name__
             if self._is_free():
                 self._open(X)
-                self.scores_ = self.bounds_ = None
+                nothing: Any = None
+                self.scores_ = self.bounds_ = nothing
                 self.privacy_ = self._context().nothing_released()
                 return self
-            options: dict[str, Any] = {"estimator": name, "allow_empty": self._allow_empty}
             classes = self._check_classes() if self._of_classes else None
             if not self._of_classes:
-                rows = check_with_target(X, y, **options)
+                rows = check_with_target(X, y, **self._entrance)
             elif classes is None:
-                rows = check_unselected(X, y, **options)
+                rows = check_unselected(X, y, **self._entrance)
             else:
-                rows = check_labelled(X, y, classes=classes, **options)
+                rows = check_labelled(X, y, classes=classes, **self._entrance)
             validate_data(self, X, skip_check_array=True)
             warn_of_column(y)
             stated = self._stated_bounds(self.n_features_in_)
@@ -213,19 +195,16 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
                     self._score_classes(session, stated, classes)
                 else:
                     self._score_numbers(session, stated)
-                self.privacy_ = session.certificate()
         if self._of_classes and len(self.classes_) < 2:  # which is released, so we may warn
-            warnings.warn(
+            warn_caller(
                 f"{name}: {len(self.classes_)} class(es) had enough rows to be selected: there "
                 "are no scores, and the first columns were kept. State them, classes=[...], or "
                 "take a larger epsilon or delta",
-                stacklevel=outside_level(),
             )
         if isinstance(self.k, int) and self.k > self.n_features_in_:
-            warnings.warn(
+            warn_caller(
                 f"{name}: k={self.k} is greater than n_features={self.n_features_in_}. All the "
                 "features will be returned, and a fit with k='all' costs nothing.",
-                stacklevel=outside_level(),
             )
         return self
 
@@ -308,14 +287,9 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         ----------
         X : array-like, sparse matrix or table of shape (n_samples, k)
             The chosen columns, finite numbers.
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        X, name = as_dense(X), type(self).__name__
-        values = check_public_array(X, estimator=name, allow_empty=self._allow_empty)
+        values = check_public_array(as_dense(X), **self._entrance)
         return in_precision_of(X, np.asarray(super().inverse_transform(values)))
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from collections import Counter
-from dataclasses import field
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -21,25 +19,23 @@ from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp.base import check_bounds
-from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
+from skdp.base.expected_error import ExpectedErrorMixin, Fresh, mean_error, repeated, unanswered
 from skdp.base.mixin import in_precision_of
-from skdp.base.scalers import (
-    SHORT,
-    nullable,
-    present_bounds,
-    present_columns,
-    warn_of_few_rows,
-)
 from skdp.base.transformers import (
+    SHORT,
     Floats,
     Transformer,
     check_delta_for,
     input_names,
     is_private,
+    nullable,
+    present_bounds,
+    present_columns,
     stated_categories,
+    warn_of_few_rows,
 )
 from skdp.core import Session
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_caller
 from skdp.parameters import FLAG, Table
 from skdp.planning import Allowance, row_count
 from skdp.queries import (
@@ -182,9 +178,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     most (epsilon, delta), once, before any noise, to ``budget``; with a constant nothing. Proofs:
     ``skdp/queries/columns.md``, ``skdp/queries/learned_domain.md``.
 
-    ``transform`` adds no noise: its output on private rows is as private as the rows. Each row is
-    filled by itself.
-
     **Expected error.** Of means and medians: how far noise moves the filled-in values from those of
     the rows (clipped to `bounds`, if stated), averaged over columns, in standard deviations of the
     column of `like` (in its unit, if all its values are equal). Of most frequent values: the part
@@ -220,12 +213,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     bounds: Any = "private"
     categories: Any = "private"
 
-    statistics_: NDArray[Any] = field(init=False)
-    statistics_std_error_: Floats = field(init=False)
-    counts_: Floats = field(init=False)
-    counts_std_error_: Floats = field(init=False)
-    bounds_: tuple[Floats, Floats] | None = field(init=False)
-
+    _tags = ("input_tags.allow_nan", "input_tags.sparse")
     _parameter_table: ClassVar[Table] = {
         "missing_values": _marker,
         "keep_empty_features": FLAG,
@@ -272,8 +260,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
         tags.input_tags.string = self.strategy not in _NUMERIC
         tags.input_tags.categorical = self.strategy not in _NUMERIC
         return tags
@@ -288,16 +274,15 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         """
         with self._all_or_nothing(groups):
             self._check_without_rows()
-            name, empty = type(self).__name__, self._allow_empty
-            table, self.bounds_ = self._marked(X), None
+            table: Any = self._marked(X)
+            self.bounds_: Any = None
             self._kept: Any = slice(None)
             if self.strategy in _NUMERIC:
-                rows = check_columns(table, estimator=name, allow_empty=empty)
+                rows = check_columns(table, **self._entrance)
                 self._describe(X)
                 stated = self._stated_bounds(len(rows.plans))
                 with self._session(rows) as session:
                     times, why = self._release_numbers(session, rows.plans, stated)
-                    self.privacy_ = session.certificate()
                 self._leave_out(self._empty())
                 if (few := np.flatnonzero(times > 1.0)).size:
                     labels = [rows.plans[j].label for j in few]
@@ -306,7 +291,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 return self
             of_numbers = holds_numbers(table)
             self._check_fill(X)
-            table, schema = check_categorical(table, estimator=name, allow_empty=empty)
+            table, schema = check_categorical(table, **self._entrance)
             self._describe(X)
             self.counts_, self.counts_std_error_ = np.full((2, schema.n_columns), np.nan)
             fill = self.fill_value
@@ -324,11 +309,10 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             if of_numbers and not empty_columns:
                 self.statistics_ = np.array(self.statistics_.tolist())
         if empty_columns:  # which is released, so a warning may tell it
-            warnings.warn(
-                f"{name}: no category of columns {listed(empty_columns)} had enough rows to be "
-                "selected: their missing cells stay missing. State categories, or take a larger "
-                "epsilon or delta",
-                stacklevel=outside_level(),
+            warn_caller(
+                f"{type(self).__name__}: no category of columns {listed(empty_columns)} had enough "
+                "rows to be selected: their missing cells stay missing. State categories, or take "
+                "a larger epsilon or delta",
             )
         return self
 
@@ -422,7 +406,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
 
     def _release_frequent(self, table: Any, schema: Any) -> list[Any]:
         """Release and set statistics; return the columns without one."""
-        d, name = schema.n_columns, type(self).__name__
+        d = schema.n_columns
         labels = list(schema.names or range(d))
         specs = zip(labels, stated_categories(self.categories, table, schema), strict=True)
         stated = {label: _with_missing(spec) for label, spec in specs if not isinstance(spec, str)}
@@ -432,7 +416,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         rows: Any = (
             check_uncoded(table, plans, named=named, allow_empty=empty)
             if selects
-            else check_coded(table, domain, estimator=name, allow_empty=empty)
+            else check_coded(table, domain, **self._entrance)
         )
         with self._session(rows) as session:
             if selects:
@@ -445,7 +429,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 answer = session.answer(query, part, name=f"column {labels[j]}")
                 counts.append(answer.value)
                 stds.append(float(np.max(answer.std)))
-            self.privacy_ = session.certificate()
         self.statistics_ = np.full(d, None, dtype=object)
         self.statistics_std_error_ = np.full(d, np.nan)
         for j, count in enumerate(counts):
@@ -485,14 +468,13 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         clipped = rows if stated is None else np.clip(rows, *stated)
         of_column = np.nanmean if self.strategy == "mean" else np.nanmedian
 
-        def once(number: int) -> float:
+        def once(fresh: Fresh, number: int) -> float:
             drawn = repeated(len(rows), n, number)
             values = fresh(number).fit(rows[drawn]).statistics_
             away = np.abs(values - of_column(clipped[drawn], axis=0)) / scale
             return float(np.nanmean(away))  # a column may have no value in few rows
 
-        with rehearsal(by_position, self._adjacency) as fresh:
-            return mean_error(once, least=6, most=24, precision=0.1)
+        return mean_error(by_position, once, least=6, most=24, precision=0.1)
 
     def _error_of_frequent(self, n: int, like: Any) -> float:
         name = f"{type(self).__name__}.expected_error(like=...)"
@@ -504,7 +486,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         if any(all(key is None for key in column) for column in keys):
             raise ValueError("like must have a value in every column")
 
-        def once(number: int) -> float:
+        def once(fresh: Fresh, number: int) -> float:
             drawn = repeated(len(cells), n, number)
             values = fresh(number, categories=specs).fit(cells[drawn]).statistics_
             wrong = []
@@ -514,8 +496,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 wrong.append(chosen < max(counts.values(), default=0))
             return float(np.mean(wrong))
 
-        with rehearsal(self, self._adjacency) as fresh:
-            return mean_error(once, least=6, most=24, precision=0.1)
+        return mean_error(self, once, least=6, most=24, precision=0.1)
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Fill the missing cells of the caller's rows.
@@ -532,25 +513,22 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             are those of numbers; otherwise objects, as lists of lists give too.
         """
         check_is_fitted(self)
-        name, empty, table = type(self).__name__, self._allow_empty, self._marked(X)
+        table = self._marked(X)
         if self.strategy in _NUMERIC:
-            values: Any = check_public_array(
-                table, estimator=name, allow_empty=empty, allow_missing=True
-            )
+            values: Any = check_public_array(table, **self._entrance, allow_missing=True)
             missing = np.isnan(values)
         else:
-            values = array_of_cells(check_categorical(table, estimator=name, allow_empty=empty)[0])
+            values = array_of_cells(check_categorical(table, **self._entrance)[0])
             missing = np.array([_is_missing(cell) for cell in values.ravel()], dtype=bool)
             missing = missing.reshape(values.shape)
         validate_data(self, X, reset=False, skip_check_array=True)
         statistics = self.statistics_[self._kept]
         if len(statistics) < len(self.statistics_):
             names = np.delete(input_names(self, None), self._kept)
-            warnings.warn(
+            warn_caller(
                 f"Skipping features without any observed values: {names}. At least one non-missing "
                 f"value is needed for imputation with strategy={self.strategy!r}, or "
                 "keep_empty_features=True. Released counts cannot be told from 0.",
-                stacklevel=outside_level(),
             )
         filled = np.where(missing[:, self._kept], statistics, values[:, self._kept])
         # By the types of columns, which are public: a cell of text must not decide for others.
@@ -600,12 +578,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         return np.where(marks, nothing, cells)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the columns that `transform` makes.
-
-        Returns
-        -------
-        names : ndarray of str
-        """
+        """Return the names of the columns that `transform` makes."""
         names = np.array(input_names(self, input_features), dtype=object)
         marks = [f"missingindicator_{name}" for name in names if self.add_indicator]
         return np.append(names[self._kept], np.array(marks, dtype=object))

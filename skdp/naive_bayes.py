@@ -104,9 +104,7 @@ class DPGaussianNB(_NaiveBayes):
     together, with f = 2: 1 and 2. If their noise would be more than an eighth of the rows of a
     class, the sums of u alone are released: with half the columns, pure noise is half as large.
     Last, counts of rows by their lead, for calibration: of sensitivity 1, 2 in L1 if one is
-    replaced.
-    *Mechanism*: Laplace, K-norm or rounded Gaussian noise, whichever is least. *Charged*: at most
-    (epsilon, delta), once, before any noise, to ``budget``.
+    replaced. *Mechanism*: Laplace, K-norm or rounded Gaussian noise, whichever is least.
 
     **Probabilities** are calibrated: the last 2 to 10% of the allowance release how many rows are
     right and wrong in bins of their lead. Where noise hides that, probabilities are near to the
@@ -130,16 +128,10 @@ class DPGaussianNB(_NaiveBayes):
 
     priors: Any = None
     var_smoothing: float = 0.0
-    classes: Any = "private"
-    bounds: Any = "private"
 
     _parameter_table: ClassVar[Table] = {"var_smoothing": Reals(0, math.inf, "[)")}
     _normalised_priors = True
     _log_constant = -0.5 * math.log(2 * math.pi)
-
-    @property
-    def _stated_priors(self) -> Any:
-        return self.priors
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         # Of sums alone, as where noise is large: they gain the most from pure noise. By the noise
@@ -273,13 +265,6 @@ class DPCategoricalNB(_NaiveBayes):
     feature_log_prob_ : list of ndarray of shape (n_classes, n_categories)
         Logarithms of the probabilities of the categories in each class.
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
-        private and delta is 0, if X is not a dense table of finite numbers, or if a label is
-        missing.
-
     See Also
     --------
     DPGaussianNB : For numeric columns.
@@ -291,8 +276,7 @@ class DPCategoricalNB(_NaiveBayes):
     class and column, the number of rows with each category; counts of rows by their lead, for
     calibration. *Sensitivity* of categories, for d columns: d in L1 and sqrt(d) in L2 if a row is
     added or removed; 2 d in L1 and sqrt(2 d) in L2 if one is replaced. *Mechanism*: discrete
-    Laplace or rounded Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once,
-    before any noise, to ``budget``.
+    Laplace or rounded Gaussian noise, whichever is less.
 
     **Probabilities** are calibrated: the last 2 to 10% of the allowance release how many rows are
     right and wrong in bins of their lead. Where noise hides that, probabilities are near to the
@@ -320,12 +304,12 @@ class DPCategoricalNB(_NaiveBayes):
     fit_prior: bool = True
     class_prior: Any = None
     min_categories: Any = None
-    classes: Any = "private"
     bounds: Any = field(init=False)
 
     _parameter_table: ClassVar[Table] = {"alpha": Reals(0, math.inf, "()"), "fit_prior": FLAG}
     _normalised_priors = True
     _name_of_priors = "class_prior"
+    _tags = ("input_tags.categorical",)
 
     @property
     def _stated_priors(self) -> Any:
@@ -379,8 +363,3 @@ class DPCategoricalNB(_NaiveBayes):
         self._calibration = Calibration.fitted(
             session, scores, typical, signal, self.class_count_, float(counted.std)
         )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = True
-        return tags

@@ -29,7 +29,7 @@ from skdp.base.expected_error import (
     unanswered,
 )
 from skdp.base.mixin import learned_alone
-from skdp.base.scalers import (
+from skdp.base.transformers import (
     Floats,
     Pair,
     Scaler,
@@ -339,7 +339,6 @@ class QuantileFit(Scaler):
             self.bounds_, learned = bounds_in(session, stated)
             view = Box(*self.bounds_, per_feature=True)
             values = self._release(session, view, levels)
-            self.privacy_ = session.certificate()
         return np.ascontiguousarray(values.T), learned
 
     def _fit_present(
@@ -352,7 +351,6 @@ class QuantileFit(Scaler):
             for column in present_columns(session, rows.plans, self.bounds_):
                 query = Quantiles(column.box, levels, step=self._step, prior=self.prior)
                 values.append(column.answer(query, "quantiles").value[0])
-            self.privacy_ = session.certificate()
         return np.ascontiguousarray(np.array(values).T), learned
 
     def _release(self, session: Session, view: Box, levels: list[float]) -> Floats:
@@ -420,7 +418,7 @@ class QuantileFit(Scaler):
     def _rehearsed_bounds(self, tables: list[Floats]) -> tuple[list[Any], Fraction]:
         """Return bounds learned from public rows, and the remaining share for quantiles."""
         boxes: list[Any] = []
-        with rehearsal(self, self._adjacency) as fresh:
+        with rehearsal(self) as fresh:
             for number in range(rehearsals(_LEARNINGS)):
                 box, share = learned_alone(fresh(number), tables[number % len(tables)])
                 boxes.append(box)
@@ -429,7 +427,7 @@ class QuantileFit(Scaler):
     def _error_of_fits(self, tables: list[Floats], levels: list[float]) -> float:
         """Return the distance in ranks, over fits to public rows: the mean, or a median."""
         ranks = []
-        with rehearsal(self, self._adjacency) as fresh:
+        with rehearsal(self) as fresh:
             for number in range(rehearsals(_FITS)):
                 columns = tables[number % len(tables)]
                 curve = released_curve(fresh(number).fit(columns))
@@ -453,7 +451,6 @@ class QuantileFit(Scaler):
         n_samples : int
             Number of rows, as far as it is public.
         n_features : int, default=None
-            Number of columns; ``n_features_in_`` after `fit`.
 
         Returns
         -------
@@ -500,10 +497,13 @@ class QuantileFit(Scaler):
 class _SmoothFit(QuantileFit):
     """A fit with the parameters `mechanism` and `noise`."""
 
+    bounds: Any = "private"
+    mechanism: str = "exponential"
+    step: float | None = None
+    prior: str = "uniform"
+    noise: str = "cauchy"
+
     _in_parts = True
-
-    noise: str = field(init=False)
-
     _parameter_table: ClassVar[Table] = {
         "noise": ("cauchy", "student", "laplace"),
         "mechanism": ("exponential", "smooth", "global"),
@@ -603,8 +603,7 @@ class DPMedian(_SmoothFit):
     replaced. *Mechanism*: the exponential mechanism over all candidates, with an equal part of the
     allowance for each column. For ``"global"``: discrete Laplace or rounded Gaussian noise,
     whichever is less, scaled to the width of the bounds. For ``"smooth"``: admissible noise scaled
-    to the smooth sensitivity. *Charged*: at most (epsilon, delta), once, before any noise, to
-    ``budget``.
+    to the smooth sensitivity.
 
     No error depends on the values in the rows. Without rows, all candidates are equally likely.
 
@@ -630,14 +629,6 @@ class DPMedian(_SmoothFit):
     >>> DPMedian(bounds=(0, 120), step=1, random_state=0).fit(ages).median_, np.median(ages)
     (array([54.]), np.float64(54.0))
     """
-
-    bounds: Any = "private"
-    mechanism: str = "exponential"
-    step: float | None = None
-    prior: str = "uniform"
-    noise: str = "cauchy"
-
-    median_: Floats = field(init=False)
 
     def _levels(self) -> list[float]:
         return [0.5]
@@ -711,8 +702,7 @@ class DPQuantile(_SmoothFit):
     floor(log2 m) + 1 rounds for m levels, each with an equal part of the allowance. *Sensitivity*
     of a candidate's score, which is its distance in ranks from the quantile: max(q, 1 - q) if a row
     is added or removed, where q is the level relative to the part (one part of each round sees the
-    row); 1 if a row is replaced (two parts of a round may see it). *Charged*: at most (epsilon,
-    delta), once, before any noise, to ``budget``.
+    row); 1 if a row is replaced (two parts of a round may see it).
 
     Levels 0 and 1 are poorly defined under noise: any candidate beyond all rows is as good as the
     smallest or the largest value. No error depends on the values in the rows.
@@ -745,14 +735,6 @@ class DPQuantile(_SmoothFit):
     """
 
     q: ArrayLike = field(default=(0.25, 0.5, 0.75), kw_only=False)
-    bounds: Any = "private"
-    mechanism: str = "exponential"
-    step: float | None = None
-    prior: str = "uniform"
-    noise: str = "cauchy"
-
-    quantiles_: Floats = field(init=False)
-    q_: Floats = field(init=False)
 
     _parameter_table: ClassVar[Table] = {"q": lambda value, name: check_levels(value)}
 

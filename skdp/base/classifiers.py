@@ -7,7 +7,6 @@ and released numbers only. With `most`, the public bound of weights, a row count
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -20,11 +19,11 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import validate_data
 
-from skdp.base.calibration import Calibration
+from skdp._docstrings import shared_texts
 from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.core import Mean, ScaledBox, Session
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_caller
 from skdp.parameters import check_bounds, check_classes, check_size, naming
 from skdp.planning import Allowance, bounds_in, learned_before, row_count, weight_bound_in
 from skdp.queries import (
@@ -238,9 +237,8 @@ def check_priors(
     if not np.isclose(total, 1.0):
         if normalised:
             raise ValueError(f"The sum of the priors should be 1. See {name}")
-        warnings.warn(
+        warn_caller(
             "The priors do not sum to 1. Normalizing such that it sums to one.",
-            stacklevel=outside_level(),
         )
         values = values / total
     return values.copy()
@@ -250,11 +248,10 @@ def warn_of_column(y: Any) -> None:
     """Warn as scikit-learn does if y has two dimensions."""
     shape = getattr(y, "shape", None)
     if isinstance(shape, tuple) and shape[1:] == (1,):
-        warnings.warn(
+        warn_caller(
             "A column-vector y was passed when a 1d array was expected. Please change the shape of "
             "y to (n_samples, ), for example using ravel().",
             DataConversionWarning,
-            stacklevel=outside_level(),
         )
 
 
@@ -349,25 +346,14 @@ class Start:
         return mean, self.standard.center + mean * scale, np.where(unknown, math.nan, error * scale)
 
 
+@shared_texts
 class ExactScoreMixin:
     """A score of any rows, computed by scikit-learn, whose errors would quote labels or targets."""
 
     predict: Callable[[Any], NDArray]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy (classifiers) or R squared (regressors) on the caller's rows.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        score : float
-            Exact, so as private as the rows are.
-        """
+        """Return the accuracy (classifiers) or R squared (regressors) on the caller's rows."""
         predicted = self.predict(X)
         if not len(getattr(self, "classes_", "?")):
             return 0.0  # missing labels are right for no row
@@ -425,7 +411,6 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     bounds: Any = "private"
 
     _in_parts = True
-    _calibration: Calibration = field(init=False)
     _priors: Floats | None = None  # stated shares of the classes
     _shift: Floats | None = None  # what they add to logits
     _normalised_priors: ClassVar[bool] = False  # whether they must sum to 1
@@ -473,13 +458,12 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
                 self._forget()
                 self._fit_constant(session, len(classes))
             self._shift = self._shift_to(self._priors)
-            self.privacy_ = session.certificate()
         if self._constant is not None:  # decided by what is released, so a warning may tell it
             text = _FEW_CLASSES if len(classes) < 2 else _SHARES_ONLY
             if hasattr(self, "bounds_"):
                 text = _SHARES_OF_FEW
             text = text.format(type(self).__name__, len(classes))
-            warnings.warn(text, stacklevel=outside_level())
+            warn_caller(text)
         return self
 
     def _fit_constant(self, session: Session, n_classes: int) -> None:
@@ -496,7 +480,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     @property
     def _stated_priors(self) -> Any:
         """The stated shares of the classes, "uniform", or None for those of the rows."""
-        return None
+        return getattr(self, "priors", None)
 
     def _shift_to(self, priors: Floats | None) -> Floats | None:
         """Return what stated shares of the classes add to logits, by Bayes' rule."""
@@ -574,22 +558,17 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     def _open_labelled(self, X: Any, y: Any, classes: NDArray | None) -> Rows:
         """Check parameters, rows and labels, and record names and number of columns."""
         self._check_parameters()
-        known: Any = {"estimator": type(self).__name__, "allow_empty": self._allow_empty}
         if classes is None:
-            rows = check_unselected(X, y, **known)
+            rows = check_unselected(X, y, **self._entrance)
         else:
-            rows = check_labelled(X, y, classes=classes, one_place=self._one_place(), **known)
+            place = self._one_place()
+            rows = check_labelled(X, y, classes=classes, one_place=place, **self._entrance)
         validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         warn_of_column(y)
         return rows
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Return the probabilities of the classes, in the order of `classes_`.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-        """
+        """Return the probabilities of the classes, in the order of `classes_`."""
         logits = self._scores(X)
         if len(self.classes_) < 2:
             return np.ones((len(logits), len(self.classes_)))
@@ -597,12 +576,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         return np.hstack([1.0 - chances, chances]) if chances.shape[1] == 1 else chances
 
     def predict_log_proba(self, X: ArrayLike) -> Floats:
-        """Return the logarithms of `predict_proba`, -inf for 0.
-
-        Returns
-        -------
-        logarithms : ndarray of shape (n_samples, n_classes)
-        """
+        """Return the logarithms of `predict_proba`, -inf for 0."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
@@ -616,7 +590,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         """
         logits = self._scores(X)
         if len(self.classes_) == 0:
-            warnings.warn(_NO_CLASS.format(type(self).__name__), stacklevel=outside_level())
+            warn_caller(_NO_CLASS.format(type(self).__name__))
             return np.full(len(logits), np.nan)
         if len(self.classes_) == 1:
             return np.repeat(self.classes_, len(logits))
@@ -628,11 +602,6 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         if not len(fit.classes_):
             return 1.0
         return float(np.mean(fit.predict(X) != exact.predict(X)))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
 
 class DistanceClassifier(LabelledClassifier):
@@ -691,8 +660,8 @@ class TargetRegressor(
     _takes_sparse: ClassVar[bool] = False
     _takes_table: ClassVar[bool] = False  # y may have several columns
 
-    bounds: Any = field(init=False)
-    target_bounds: Any = field(init=False)
+    bounds: Any = "private"
+    target_bounds: Any = "private"
 
     @property
     def _n_releases(self) -> int:
@@ -723,10 +692,6 @@ class TargetRegressor(
 
         Parameters
         ----------
-        X : array-like, sparse matrix or table of shape (n_samples, n_features)
-            Private rows of finite numbers. Linear models take sparse rows; these are read in dense
-            chunks, and the time this takes depends on how many cells they store. May be in parts
-            (`skdp.engines`).
         y : array-like of shape (n_samples,)
             Private targets, finite numbers.
         """
@@ -743,7 +708,6 @@ class TargetRegressor(
         columns = self._stated_bounds(width - (n_targets or 1))
         with self._session(rows) as session, np.errstate(all="ignore"):
             self._fit(session, columns, target, width, **options)
-            self.privacy_ = session.certificate()
         return self
 
     def _open_with_target(self, X: Any, y: Any, weights: Any = None) -> Rows:
@@ -752,8 +716,7 @@ class TargetRegressor(
         rows = check_with_target(
             X,
             y,
-            estimator=type(self).__name__,
-            allow_empty=self._allow_empty,
+            **self._entrance,
             one_place=self._one_place(),
             takes_sparse=self._takes_sparse,
             takes_table=self._takes_table,
@@ -809,7 +772,6 @@ class TargetRegressor(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
         tags.target_tags.multi_output = self._takes_table
         tags.input_tags.sparse = self._takes_sparse
         return tags

@@ -29,9 +29,9 @@ from skdp.parameters import check_integer
 from skdp.tabular import check_public_array, checked
 
 Floats = NDArray[np.float64]
+Fresh = Callable[..., Any]  # see `rehearsal`
 
 NOISELESS = 1e6  # an epsilon with negligible noise
-_PRECISION = 0.05  # relative standard error of a mean error
 
 
 def unanswered(
@@ -121,12 +121,7 @@ class TargetErrorMixin(ExpectedErrorMixin):
         return {}
 
     def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
-        if like is None:
-            raise unanswered(self, "the rows and their targets", fit=False)
-        if not (isinstance(like, tuple) and len(like) == 2):
-            raise TypeError(
-                "like must be a pair (X, y) of public rows and targets, never of private ones"
-            )
+        check_pair(self, like)
         X = check_public_array(like[0], estimator=f"{type(self).__name__}.expected_error(like=...)")
         if n_features not in (None, X.shape[1]):
             raise ValueError(f"like must have n_features = {n_features} columns, got {X.shape[1]}")
@@ -135,17 +130,16 @@ class TargetErrorMixin(ExpectedErrorMixin):
             raise ValueError("like: y must have one entry for each row of X")
         # Without noise, fits to equal rows are equal, whatever the epsilon of a search.
         exact = Search().exact if (search := _search.get()) is None else search.exact
-        with rehearsal(self._by_position(like[0]), self._adjacency) as fresh:
 
-            def once(number: int) -> float:
-                rows = repeated(len(X), n, number)
-                which = number if n % len(X) else 0
-                if which not in exact:
-                    known = {"epsilon": NOISELESS, "delta": 0.0, **self._known(y)}
-                    exact[which] = fresh(number, **known).fit(X[rows], y[rows])
-                return self._distance(fresh(number).fit(X[rows], y[rows]), exact[which], X)
+        def once(fresh: Fresh, number: int) -> float:
+            rows = repeated(len(X), n, number)
+            which = number if n % len(X) else 0
+            if which not in exact:
+                known = {"epsilon": NOISELESS, "delta": 0.0, **self._known(y)}
+                exact[which] = fresh(number, **known).fit(X[rows], y[rows])
+            return self._distance(fresh(number).fit(X[rows], y[rows]), exact[which], X)
 
-            return mean_error(once, most=24, precision=0.1)
+        return mean_error(self._by_position(like[0]), once, most=24, precision=0.1)
 
 
 # --- rehearsals ---------------------------------------------------------------------------------
@@ -192,11 +186,12 @@ def _stand_in(adjacency: str, accountant: str) -> StandInBudget:
 
 
 @contextmanager
-def rehearsal(estimator: Any, adjacency: str) -> Iterator[Callable[..., Any]]:
+def rehearsal(estimator: Any) -> Iterator[Fresh]:
     """Yield fresh(number, **changes): an unfitted clone that charges nothing, with a seed."""
     own = estimator.budget or ambient_budget()
     refuse_units(type(estimator).__name__, own)
-    budget = _stand_in(adjacency, "basic" if own is None else own.accountant)
+    relation = ("replace_one", "basic") if own is None else (own.adjacency, own.accountant)
+    budget = _stand_in(*relation)
     delta = allowed_delta(estimator)
 
     def fresh(number: int, **changes: Any) -> Any:
@@ -216,18 +211,24 @@ def rehearsal(estimator: Any, adjacency: str) -> Iterator[Callable[..., Any]]:
 
 
 def mean_error(
-    once: Callable[[int], float], *, least: int = 6, most: int = 60, precision: float = _PRECISION
+    estimator: Any,
+    once: Callable[[Fresh, int], float],
+    *,
+    least: int = 6,
+    most: int = 60,
+    precision: float = 0.05,
 ) -> float:
-    """Return the mean of once(0), once(1), ..., until its relative standard error is small."""
+    """Return the mean of once(fresh, 0), ..., until its relative standard error is small."""
     errors: list[float] = []
     if (few := rehearsals(least)) < least:
         most = few
-    for number in range(most):
-        errors.append(float(once(number)))
-        if number + 1 >= least:
-            mean = float(np.mean(errors))
-            if np.std(errors, ddof=1) <= precision * mean * math.sqrt(len(errors)):
-                break
+    with rehearsal(estimator) as fresh:
+        for number in range(most):
+            errors.append(float(once(fresh, number)))
+            if number + 1 >= least:
+                mean = float(np.mean(errors))
+                if np.std(errors, ddof=1) <= precision * mean * math.sqrt(len(errors)):
+                    break
     return float(np.mean(errors))
 
 
@@ -246,6 +247,16 @@ def check_like(estimator: Any, like: Any, n_features: int) -> Floats:
     if rows.shape[1] != n_features:
         raise ValueError(f"like must have n_features = {n_features} columns, got {rows.shape[1]}")
     return rows
+
+
+def check_pair(estimator: Any, like: Any) -> None:
+    """Refuse what is no pair of public rows and targets."""
+    if like is None:
+        raise unanswered(estimator, "the rows and their targets", fit=False)
+    if not (isinstance(like, tuple) and len(like) == 2):
+        raise TypeError(
+            "like must be a pair (X, y) of public rows and targets, never of private ones"
+        )
 
 
 def repeated(n_like: int, n: int, number: int = 0) -> NDArray[np.int64]:

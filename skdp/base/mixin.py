@@ -9,7 +9,6 @@ and follows one shape::
             bounds = self._stated_bounds(rows.n_features)
             with self._session(rows) as session:    # charged here
                 ...                                 # releases and post-processing
-                self.privacy_ = session.certificate()
         return self
 """
 
@@ -18,7 +17,6 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -53,7 +51,7 @@ from skdp.base.context import CallContext, allowed_delta, public_key, unit_of
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ambient_budget
 from skdp.core import PRIVATE_ROWS, Session, check_allowance
-from skdp.exceptions import FoldsWarning, outside_level, warnings_at_end
+from skdp.exceptions import FoldsWarning, warn_caller, warnings_at_end
 from skdp.parameters import (
     PRIVATE,
     Reals,
@@ -211,6 +209,8 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
     # What callbacks are told of a fit: at most one sequence of steps.
     _progress_task: ClassVar[str] = "step"
     _n_progress_tasks: ClassVar[int] = 0
+    # What its tags say beside those of scikit-learn's own mixins: "input_tags.sparse", say.
+    _tags: ClassVar[tuple[str, ...]] = ()
     # What the parameters of this class may be; those of every estimator are checked without it.
     _parameter_table: ClassVar[Table] = {}
 
@@ -220,13 +220,21 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
         refuse_weights(cls)
         tell_callbacks(cls)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        for kind in type(self).__mro__:
+            for name in vars(kind).get("_tags", ()):
+                group, _, tag = name.partition(".")
+                setattr(getattr(tags, group), tag, True)
+        return tags
+
     def __sklearn_clone__(self) -> Any:
         budget = ambient_budget() if self.budget is None else self.budget
         private = _n_is_private(budget)
         if budget is not None:
             warn_of_callers(type(self).__name__, private, self)
         if private and (warning := check_folds_of_caller(self, unit_of(budget))):
-            warnings.warn(warning, FoldsWarning, stacklevel=outside_level())
+            warn_caller(warning, FoldsWarning)
         return super().__sklearn_clone__()
 
     if not TYPE_CHECKING:  # or every attribute would pass for one that is there
@@ -320,6 +328,11 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
         """Whether an empty table is accepted, because the number of rows is private."""
         return self._adjacency == "add_or_remove_one"
 
+    @property
+    def _entrance(self) -> dict[str, Any]:
+        """Options of the checks of rows."""
+        return {"estimator": type(self).__name__, "allow_empty": self._allow_empty}
+
     @contextmanager
     def _all_or_nothing(self, groups: Any = None) -> Iterator[None]:
         """Leave the estimator as it was if the block raises; `groups` are the ids of this fit.
@@ -345,12 +358,18 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
     def _open(self, X: Any, *, reset: bool = True) -> Rows:
         """Check parameters and rows, and record names and number of columns."""
         self._check_parameters()
-        name, empty = type(self).__name__, self._allow_empty
-        rows = check_rows(X, estimator=name, allow_empty=empty, one_place=self._one_place())
+        rows = check_rows(X, **self._entrance, one_place=self._one_place())
         validate_data(self, getattr(rows, "head", X), reset=reset, skip_check_array=True)
         return rows
 
-    def _session(
+    @contextmanager
+    def _session(self, rows: Rows, **options: Any) -> Iterator[Session]:
+        """Charge the budget, yield the session, and set its certificate; see `_opened`."""
+        with self._opened(rows, **options) as session:
+            yield session
+            self.privacy_ = session.certificate()
+
+    def _opened(
         self,
         rows: Rows,
         *,
@@ -402,10 +421,9 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
     def _public_array(self, X: Any) -> NDArray[np.float64]:
         """Return the caller's X as float64 of shape (n, n_features_in_); refuse an unfitted one."""
         check_is_fitted(self)
-        name = type(self).__name__
         if getattr(getattr(self, "privacy_", None), "charged", False):
             warn_of_askers(self, self._allow_empty)
-        values = check_public_array(X, estimator=name, allow_empty=self._allow_empty)
+        values = check_public_array(X, **self._entrance)
         validate_data(self, X, reset=False, skip_check_array=True)
         return values
 

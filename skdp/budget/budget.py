@@ -804,10 +804,6 @@ class PrivacyBudget:
     def to_frame(self) -> Any:
         """Return all charges as a pandas DataFrame, indexed by their numbers.
 
-        Returns
-        -------
-        frame : pandas.DataFrame
-
         Raises
         ------
         ImportError

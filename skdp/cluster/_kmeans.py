@@ -8,7 +8,6 @@ nearest centres), empty or not. Centres and errors are computed from these.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import field
 from fractions import Fraction
@@ -29,11 +28,17 @@ from sklearn.metrics.pairwise import euclidean_distances
 from skdp.base import PrivateMixin, in_precision_of, keeps_precision, names_of
 from skdp.base.expected_error import ExpectedErrorMixin, rehearsal, rehearsals, repeated
 from skdp.base.mixin import WEIGHT_BOUND, weighted_rows
-from skdp.cluster._ball import fit_in_ball, takes_ball
 from skdp.cluster._coreset import Clustering, PublicBox
-from skdp.cluster._lloyd import MANY_FEATURES, cluster, mean_error, number_of_rows
+from skdp.cluster._lloyd import (
+    MANY_FEATURES,
+    cluster,
+    fit_in_ball,
+    mean_error,
+    number_of_rows,
+    takes_ball,
+)
 from skdp.core import Session, public_generator
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_caller
 from skdp.parameters import PRIVATE, Integers, Table, check_size
 from skdp.planning import Allowance, bounds_in, weight_bound_in
 from skdp.tabular import check_public_array
@@ -130,33 +135,23 @@ class DPKMeans(
     n_iter_ : int
         Number of releases of sums by nearest centre.
 
-    Raises
-    ------
-    ValueError, TypeError
-        In `fit`, before anything is charged: a parameter out of its range, rows that are not
-        finite numbers.
-    BudgetExceededError
-        In `fit`, if the budget does not cover (epsilon, delta).
-
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated (medians, counts of distances); the row count
     (exact and free under replace-one, else with 2% of the allowance); for a ball two medians of
     rows' distances (from 0, from a first mean), counts of distances where rows are many, and up to
     three means; for a ball and with more than 12 features a mean and the second moment of the rows;
-    then, for ``"tree"``, counts of disjoint boxes,
-    once a round, counts and sums of the leaves, and counts and sums of the rows nearest to each
-    centre; for ``"lloyd"`` the last of these in every iteration; where bounds are much wider than
-    residuals, also the sums of squared residuals by column. Each column is measured in a unit of
-    its own, from its residual (before any is released: its bounds), so columns of any width may
-    stand side by side; centres, distances and cuts are in units of X. *Sensitivity*: adding or
-    removing a row changes one count by 1 and one sum by at most half the diagonal of its leaf,
-    respectively the norm that residuals are clipped to (lloyd: half the diagonal of the bounds), in
-    these units; replacing one changes two of each, or one sum by twice that; squared residuals, as
-    parts of the half widths, change by at most sqrt(n_features). *Mechanism*: rounded Gaussian
-    noise if delta is above 0, otherwise discrete Laplace noise on counts and K-norm noise on sums
-    (for one cluster, whichever is less). *Charged*: at most (epsilon, delta), once, by `fit`,
-    before any noise is drawn.
+    then, for ``"tree"``, counts of disjoint boxes, once a round, counts and sums of the leaves, and
+    counts and sums of the rows nearest to each centre; for ``"lloyd"`` the last of these in every
+    iteration; where bounds are much wider than residuals, also the sums of squared residuals by
+    column. Each column is measured in a unit of its own, from its residual (before any is released:
+    its bounds), so columns of any width may stand side by side; centres, distances and cuts are in
+    units of X. *Sensitivity*: adding or removing a row changes one count by 1 and one sum by at
+    most half the diagonal of its leaf, respectively the norm that residuals are clipped to (lloyd:
+    half the diagonal of the bounds), in these units; replacing one changes two of each, or one sum
+    by twice that; squared residuals, as parts of the half widths, change by at most
+    sqrt(n_features). *Mechanism*: rounded Gaussian noise if delta is above 0, otherwise discrete
+    Laplace noise on counts and K-norm noise on sums (for one cluster, whichever is less).
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in counts, sums and squares. It adds
@@ -217,9 +212,7 @@ class DPKMeans(
         X : array-like or table of shape (n_samples, n_features)
             Private rows. May be in parts (`skdp.engines`).
         sample_weight : array-like of shape (n_samples,), default=None
-            Private weights of rows, finite numbers, clipped to [0, `weight_bound`].
-            With rows in one table only; for more than 12 features with
-            ``algorithm="lloyd"`` only.
+            ... With rows in one table only; for more than 12 features with ``algorithm="lloyd"``.
         """
         with self._all_or_nothing(groups):
             rows, most = weighted_rows(self, self._open(X), sample_weight)
@@ -239,17 +232,15 @@ class DPKMeans(
                 self.residual_scale_ = clustering.residuals
                 self.n_iter_ = clustering.n_iter
                 self.n_distinct_ = len(np.unique(clustering.centers, axis=0))
-                self.privacy_ = session.certificate()
         # Centres are released, so a warning about them reveals nothing more.
         if self.n_distinct_ == 1 < len(self.cluster_centers_):
-            warnings.warn(
+            warn_caller(
                 f"{type(self).__name__}: all {len(self.cluster_centers_)} centres coincide: noise "
                 "hides the clusters, and one private mean is all that could be had (n_distinct_ is "
                 "1). Take more rows or a larger epsilon, fewer clusters or columns, "
                 f"{'stated' if bounds is None else 'tighter'} bounds, or a smaller "
                 "max_rows_per_unit where there are groups=",
                 ConvergenceWarning,
-                stacklevel=outside_level(),
             )
         return self
 
@@ -341,12 +332,7 @@ class DPKMeans(
         return np.clip(self._public_array(X), -_LARGEST_ROW, _LARGEST_ROW)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Return the index of the nearest centre for each row of the caller's X.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-        """
+        """Return the index of the nearest centre for each row of the caller's X."""
         values = self._finite_squares(X)
         if not len(values):  # scikit-learn's distances refuse an empty table
             return np.empty(0, dtype=np.int64)
@@ -401,7 +387,7 @@ class DPKMeans(
         m = min(n, _MOST_REHEARSED)
         runs = rehearsals(_REHEARSALS if m <= _FEW_ROWS else _FEW_REHEARSALS)
         squares, hidden = [], 0
-        with rehearsal(self, self._adjacency) as rehearsed:
+        with rehearsal(self) as rehearsed:
             for number in range(runs):
                 table = rows[repeated(len(rows), m, number)]
                 stated = {"bounds": "private" if bounds is None else bounds}

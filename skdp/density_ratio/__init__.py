@@ -4,8 +4,7 @@ The estimators take one table with both samples: y = 1 marks the private rows, y
 ones. Only the private rows are protected, and only the fit of the weights costs privacy.
 """
 
-from skdp.density_ratio._base import stack_samples
-from skdp.density_ratio._logistic import DPLogisticRatio
+from skdp.density_ratio._ratio import DPLogisticRatio, stack_samples
 from skdp.density_ratio._ulsif import DPuLSIF
 
 __all__ = ["DPLogisticRatio", "DPuLSIF", "stack_samples"]

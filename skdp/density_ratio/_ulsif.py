@@ -12,7 +12,6 @@ import copy
 import math
 import pickle
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -32,7 +31,7 @@ from sklearn.preprocessing import (
 )
 
 from skdp.base import check_bounds, check_integer, refuse_units
-from skdp.base.expected_error import NOISELESS, check_like, mean_error, rehearsal, resampled
+from skdp.base.expected_error import NOISELESS, Fresh, check_like, mean_error, resampled
 from skdp.base.nystroem import (
     LEAST_SIGNAL,
     Features,
@@ -41,7 +40,7 @@ from skdp.base.nystroem import (
 )
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import Box, Release, Session, UserFunction
-from skdp.density_ratio._base import (
+from skdp.density_ratio._ratio import (
     LARGEST_WEIGHT,
     DensityRatio,
     check_candidates,
@@ -49,7 +48,7 @@ from skdp.density_ratio._base import (
     effective_sample_size,
     rate_of,
 )
-from skdp.exceptions import PublishedRowsWarning, outside_level
+from skdp.exceptions import PublishedRowsWarning, warn_caller
 from skdp.loss.conversions import round_up
 from skdp.parameters import Integers, Reals, Table, check_parameter
 from skdp.planning import Allowance, row_count
@@ -483,9 +482,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
-        table of finite numbers, if y has values other than 0 and 1 or only one of them, or if
-        `delta` is below the share of private rows that would be published.
+        ... Also if y has values other than 0 and 1 or only one of them, or if `delta` is below the
+        share of private rows that would be published.
 
     See Also
     --------
@@ -551,10 +549,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     nonnegative: str = "weights"
     bounds: Any = "public"
     sampling_rate: float | None = None
-
-    centers_: Floats | None = field(init=False)
-    gamma_: float | None = field(init=False)
-    coef_: Floats = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "n_centers": Integers(1, _MAX_CENTERS),
@@ -646,11 +640,10 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             moments = None if basis is None else public_moments(basis, public)
             published = self._published(int(private.sum()))
             if self._publishes:
-                warnings.warn(
+                warn_caller(
                     f"centers={PUBLISHED!r} publishes raw private rows: each private row ends "
                     "up in centers_ with the probability charged as delta.",
                     PublishedRowsWarning,
-                    stacklevel=outside_level(),
                 )
             with (
                 self._session(
@@ -665,7 +658,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                     self._fit_kernel(session, public, stated, bounds, gammas)
                 else:
                     self._fit_basis(session, public, basis, moments)
-                self.privacy_ = session.certificate()
         return self
 
     def _fit_kernel(
@@ -697,7 +689,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         else:
             plan = independent_features(len(gammas), len(features.map.centers))
             release, count = session.answer(feature_means(features.map))
-        self.centers_ = features.map.centers
+        self.centers_: Floats | None = features.map.centers
         self._solve(features, plan, moments, public, release, count)
 
     def _centers(
@@ -863,15 +855,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         ------
         ValueError
             If `like` is not given, or if centres come from the private rows.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skdp import DPuLSIF
-        >>> public = np.linspace(-1.0, 1.0, 50)[:, None]
-        >>> like = np.random.default_rng(0).normal(0.3, 0.4, size=(500, 1))  # made up
-        >>> 1e-3 < DPuLSIF(epsilon=1.0).expected_error(10_000, public, like=like) < 3e-3
-        True
         """
         n = check_integer(n_samples, "n_samples", low=1)
         self._check_parameters()
@@ -889,18 +872,17 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 "will do)"
             )
         draw = resampled(check_like(self, like, public.shape[1]), n)
-        with rehearsal(self, self._adjacency) as unfitted:
 
-            def error(number: int) -> float:
-                rows = draw(number)
-                X = np.concatenate([rows, public])
-                y = np.repeat([1, 0], [len(rows), len(public)])
-                fitted = unfitted(number).fit(X, y)
-                same: dict[str, Any] = {"alpha": fitted.alpha_}
-                if fitted.gamma_ is not None:
-                    same["gamma"] = fitted.gamma_
-                plain = unfitted(number, epsilon=NOISELESS, **same).fit(X, y)
-                moved = fitted.predict(public) - plain.predict(public)
-                return math.sqrt(float(np.mean(np.square(moved))))
+        def error(fresh: Fresh, number: int) -> float:
+            rows = draw(number)
+            X = np.concatenate([rows, public])
+            y = np.repeat([1, 0], [len(rows), len(public)])
+            fitted = fresh(number).fit(X, y)
+            same: dict[str, Any] = {"alpha": fitted.alpha_}
+            if fitted.gamma_ is not None:
+                same["gamma"] = fitted.gamma_
+            plain = fresh(number, epsilon=NOISELESS, **same).fit(X, y)
+            moved = fitted.predict(public) - plain.predict(public)
+            return math.sqrt(float(np.mean(np.square(moved))))
 
-            return mean_error(error)
+        return mean_error(self, error)

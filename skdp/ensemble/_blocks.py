@@ -68,6 +68,12 @@ def with_tags_of(estimator: Any, tags: Tags) -> Tags:
     return tags
 
 
+def _labelled(X: Any, codes: NDArray) -> tuple[Any, NDArray]:
+    """Return the rows of a block that have a known label, and their codes."""
+    known = codes >= 0
+    return (X, codes) if known.all() else (as_table(np.asarray(X)[known], X), codes[known])
+
+
 @dataclass(frozen=True)
 class Vote:
     """Fits on a block and returns the codes of its predictions at the queries."""
@@ -78,9 +84,7 @@ class Vote:
     classes: NDArray
 
     def __call__(self, X: Any, codes: NDArray, seed: int) -> NDArray:
-        known = codes >= 0
-        if not known.all():
-            X, codes = as_table(np.asarray(X)[known], X), codes[known]
+        X, codes = _labelled(X, codes)
         present = np.unique(codes)
         if present.size <= 1:  # few estimators fit a single class; the vote is clear
             return np.full(self.n_queries, present[0] if present.size else -1)
@@ -103,9 +107,7 @@ class Scores:
     basis: Floats
 
     def __call__(self, X: Any, codes: NDArray, seed: int) -> NDArray:
-        known = codes >= 0
-        if not known.all():
-            X, codes = as_table(np.asarray(X)[known], X), codes[known]
+        X, codes = _labelled(X, codes)
         scores = np.zeros((self.n_queries, len(self.classes)))
         present = np.unique(codes)
         if present.size == 1:  # few estimators fit a single class; the scores are clear
@@ -158,8 +160,7 @@ class Parameters:
 
     def __call__(self, X: Any, y: NDArray, seed: int) -> NDArray:
         if self.classes is not None:
-            known = y >= 0
-            X, y = as_table(np.asarray(X)[known], X), y[known]
+            X, y = _labelled(X, y)
             present = np.unique(y)
             if present.size == 1:  # an extreme intercept, which will be clipped
                 side = 1 if self.n_intercepts == 1 else np.arange(self.n_intercepts)

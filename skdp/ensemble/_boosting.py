@@ -201,7 +201,6 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
     class_count_ : ndarray of shape (n_classes,)
-        Noisy number of rows of each class, at least 1.
     bin_cuts_ : list of ndarray
         For each column, the cuts between its bins, in the units of X. A value equal to a cut is in
         the bin above it.
@@ -223,9 +222,8 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
-        private and delta is 0, if X is not a dense table of finite numbers, if a label is missing,
-        or if the columns have more than 2**20 cells together.
+        ... Also if `classes` is private and delta is 0, if a label is missing, or if the columns
+        have more than 2**20 cells together.
 
     See Also
     --------
@@ -238,13 +236,12 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     stated; the number of rows of each class (2% of the allowance, or 12% where rows are few) and of
     each cell (5%); then, in each round, the sum of the residuals of the rows of each cell. A
     residual is the predicted probabilities minus the indicator of the label, clipped to the norm c.
-    All attributes, `feature_importances_` too, are computed from these numbers.
-    *Sensitivity* for d columns, if a row is added or removed: of the counts, d in L1 and sqrt(d) in
-    L2; of the residuals, c d (times the square root of the number of logits) in L1 and c sqrt(d) in
-    L2. If a row is replaced: of the counts, 2 d in L1 and sqrt(2 d) in L2; of the residuals, twice
-    the above. *Mechanism*: rounded Gaussian noise if delta is above 0, otherwise discrete Laplace
-    noise, with equal shares for all rounds. *Charged*: at most (epsilon, delta), once, before any
-    noise, to ``budget``.
+    All attributes, `feature_importances_` too, are computed from these numbers. *Sensitivity* for d
+    columns, if a row is added or removed: of the counts, d in L1 and sqrt(d) in L2; of the
+    residuals, c d (times the square root of the number of logits) in L1 and c sqrt(d) in L2. If a
+    row is replaced: of the counts, 2 d in L1 and sqrt(2 d) in L2; of the residuals, twice the
+    above. *Mechanism*: rounded Gaussian noise if delta is above 0, otherwise discrete Laplace
+    noise, with equal shares for all rounds.
 
     **Boosting.** All columns are boosted at once, and each cell takes a Newton step, shrunk if its
     rows are few compared with the noise. With Gaussian noise, all rounds together are as noisy as a
@@ -275,8 +272,6 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     """
 
     n_bins: int = field(default=64, kw_only=False)
-    classes: Any = "private"
-    bounds: Any = "private"
 
     def _public(self, n_features: int) -> Any:
         check_cells(n_features, int(self.n_bins))
@@ -315,13 +310,7 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
         return self.intercept_ + additive(self._scores_of_cells, self._cells.codes(values))
 
     def decision_function(self, X: ArrayLike) -> Floats:
-        """Return the logits of the caller's rows.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes those of the second one.
-        """
+        """Return the logits of the caller's rows."""
         logits = self._scores(X)
         return logits[:, 0] if logits.shape[1] == 1 else logits
 
@@ -368,9 +357,8 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
-        table of finite numbers, if y is not one finite number for each row, or if the columns have
-        more than 2**20 cells together.
+        ... Also if y is not one finite number for each row, or if the columns have more than 2**20
+        cells together.
 
     See Also
     --------
@@ -412,8 +400,6 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     """
 
     n_bins: int = field(default=64, kw_only=False)
-    bounds: Any = "private"
-    target_bounds: Any = "private"
 
     def _stated_bounds(self, n_features: int, names: Sequence[Any] | None = None) -> Any:
         check_cells(n_features, int(self.n_bins))

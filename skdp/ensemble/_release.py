@@ -25,28 +25,22 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp.base import check_integer
 from skdp.base.calibration import Recalibration, SoftLabels, calibration_share
 from skdp.base.classifiers import warn_of_column
-from skdp.core import PrivacyCertificate, Session
+from skdp.core import Session
 from skdp.ensemble._blocks import Floats, check_model, seeded, with_tags_of
 from skdp.exceptions import warn_at_end
 from skdp.parameters import Integers, Table, naming
-from skdp.planning import row_count
 from skdp.queries import TableScores
 from skdp.synthetic._base import (
-    LearningMixin,
-    by_label,
     check_domain,
     check_learnable,
     plans_of,
     unstated,
 )
-from skdp.synthetic._graphical import AnswerErrors, Model
 from skdp.synthetic._marginals import (
-    COUNT,
-    MAX_DATABASE,
     MAX_WORK,
     Rounds,
+    TablesMixin,
     candidate_sets,
-    table_errors,
 )
 from skdp.tabular import (
     CATEGORIES,
@@ -99,7 +93,7 @@ def _has_model_method(name: str) -> Any:
     return has
 
 
-class DPTrainOnRelease(LearningMixin, BaseEstimator):
+class DPTrainOnRelease(TablesMixin, BaseEstimator):
     """Train any classifier or regressor on a private synthetic table made for its target.
 
     First it measures the table of every column together with the target, with as much of the
@@ -146,7 +140,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     answer_errors_ : dict
         As in `skdp.synthetic.DPMarginalSynthesizer`.
     domain_ : Domain
-        The domain of all columns.
     domain_source_ : dict
         For each column, where its values come from: "stated", "type", "learned numbers" or
         "selected categories".
@@ -176,12 +169,10 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     share (from 10% of the allowance to all of it) as brings its noise to 1.4% of the rows; then, in
     each round, the choice of a table to measure, and that table; last, for 4% of the allowance, the
     choice of a table of the target and three other columns, or of none, and that table; for a
-    classifier also counts for its probabilities (below). *Sensitivity* of a table: 1 in L1
-    and in L2 if a row is added or removed; 2 in L1 and sqrt(2) in L2 if one is replaced.
-    *Sensitivity* of a candidate's score: 1 if a row is added or removed, 2 if one is replaced.
-    *Mechanism*: discrete Laplace or rounded Gaussian noise, whichever is less; the exponential
-    mechanism for choices. *Charged*: at most (epsilon, delta), once, before any noise, to
-    ``budget``.
+    classifier also counts for its probabilities (below). *Sensitivity* of a table: 1 in L1 and in
+    L2 if a row is added or removed; 2 in L1 and sqrt(2) in L2 if one is replaced. *Sensitivity* of
+    a candidate's score: 1 if a row is added or removed, 2 if one is replaced. *Mechanism*: discrete
+    Laplace or rounded Gaussian noise, whichever is less; the exponential mechanism for choices.
 
     **Probabilities.** `predict_proba` of a classifier is calibrated. For the last 2 to 10% of the
     allowance the fit releases how many rows the fitted distribution classifies rightly and wrongly,
@@ -239,15 +230,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     categories: str = "private"
     max_cells: int = 2**16
 
-    estimator_: Any = field(init=False)
-    domain_: Domain = field(init=False)
     target_: int = field(init=False)
-    _plans: list[ColumnPlan] | None = field(init=False)
-    n_samples_: int = field(init=False)
-    measured_: list[tuple[Any, ...]] = field(init=False)
-    privacy_: PrivacyCertificate = field(init=False)
-    _model: Model = field(init=False)
-    _schema: Schema = field(init=False)
 
     _n_progress_tasks = 1
 
@@ -285,38 +268,20 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
             sets = [s for s in combinations(every, min(3, len(every))) if self.target_ in s]
             candidate_sets(sets, domain.sizes, max_cells)  # refuses too many cells
             self._rehearse(type(self).__name__)
-            delta, separate = self._deltas(domain.n_columns)
-            with self._session(rows, delta=delta, separate_delta=separate) as session:
-                total = row_count(session, COUNT)
-                self.domain_ = domain = self._learn(session, self._plans, domain, total)
-                candidates = candidate_sets(sets, domain.sizes, max_cells, strict=False)
-                labels = domain.names or every
-                rounds = Rounds(
-                    session, domain.sizes, candidates, max_cells, labels, total, self.target_
-                )
+            with self._session(rows) as session:
+                rounds = self._rounds(session, sets, max_cells, self.target_)
                 n_classes = self._n_classes
                 if n_classes > 1:
                     rounds.spent += calibration_share(session, rounds.total, n_classes)
-                self._model = rounds.run()
-                self._errors = AnswerErrors(rounds.measurements(), self._model)
+                self._set_fitted(rounds)
                 rng = session.post_processing_rng()
                 self._seed = int(rng.integers(0, 2**31 - 1))
                 soft = None if n_classes < 2 else self._soft_labels(session, rounds)
-                self.privacy_ = session.certificate()
-            measured = sorted(rounds.measured, key=lambda s: (len(s), s))
-            self.measured_ = by_label(measured, domain)
-            self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
             self.estimator_ = self._trained()
             self._recalibration = None if soft is None else self._recalibrated(soft)
             if is_classifier(self.estimator):
                 self.classes_ = np.asarray(self.estimator_.classes_)
         return self
-
-    @property
-    def answer_errors_(self) -> dict[tuple[Any, ...], dict[str, float]]:
-        """How far the tables of the fitted distribution are off, by set of `measured_`."""
-        check_is_fitted(self)
-        return table_errors(self._errors, self.domain_)
 
     def _open_release(self, X: Any, y: Any) -> Any:
         """Check parameters and rows, code them; record schema and domain. Charges nothing."""
@@ -361,14 +326,13 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     def _coded(self, X: Any, y: Any, column: NDArray | None) -> Any:
         """Return the rows as codes of the domain; not coded if the domain has to be learned."""
         domain, empty = self.domain_, self._allow_empty
-        options: dict[str, Any] = {"estimator": type(self).__name__, "allow_empty": empty}
         if self._plans is not None and any(plan.learned for plan in self._plans):
             named = domain.names is not None
             target = None if column is None else (column, self.target_)
             return check_uncoded(X, self._plans, named=named, allow_empty=empty, target=target)
         if y is None:
-            return check_coded(X, domain, **options, one_place=self._one_place())
-        return check_coded_target(X, y, domain, self.target_, **options)
+            return check_coded(X, domain, **self._entrance, one_place=self._one_place())
+        return check_coded_target(X, y, domain, self.target_, **self._entrance)
 
     def _stated_domain(self, schema: Schema, in_X: bool) -> Domain:
         """Return the stated domain in the order of the columns of X; set the target's position."""
@@ -484,7 +448,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         logs = tuple(np.log(np.maximum(model.conditionals[v], 1e-300)) for v in with_target)
         bags = tuple(model.tree.bags[v] for v in with_target)
         scores = TableScores(tuple(sizes), t, k, bags, logs)
-        self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
         codes, _ = self._public_codes()
         shares = model.marginal((t,))[:k]
         # Each table with the target has counts of the classes: sums of cells.
@@ -605,33 +568,18 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
 
     @available_if(_has_model_method("predict_proba"))
     def predict_proba(self, X: Any) -> Floats:
-        """Return calibrated probabilities of the classes.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
+        """Return calibrated probabilities of the classes."""
         chances = np.asarray(self._called(X, "predict_proba"))
         calibration = self._recalibration
         return chances if calibration is None else calibration.of_logs(_logs(chances))
 
     @available_if(_has_model_method("decision_function"))
     def decision_function(self, X: Any) -> Floats:
-        """Return the decision function of the estimator.
-
-        Returns
-        -------
-        values : ndarray of shape (n_samples,) or (n_samples, n_classes)
-        """
+        """Return the decision function of the estimator."""
         return np.asarray(self._called(X, "decision_function"))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the score of the fitted estimator on the caller's rows.
-
-        Parameters
-        ----------
-        sample_weight : array-like of shape (n_samples,), default=None
 
         Returns
         -------

@@ -167,9 +167,9 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     diagonal of the bounds for a sum, twice the radius of their ball for scores, 1 for a rank,
     smooth sensitivity for a smooth median). *Mechanism*: rounded Gaussian noise if delta > 0, else
     K-norm noise; the exponential mechanism for winners and medians; Cauchy noise, which is pure,
-    for smooth medians. *Charged*: at most (epsilon, delta), once, before any noise, to `budget`.
-    Rows are assigned to blocks at random: under ``"replace_one"`` by their positions, otherwise by
-    an independent draw for each row. The student sees public rows and released answers only.
+    for smooth medians. Rows are assigned to blocks at random: under ``"replace_one"`` by their
+    positions, otherwise by an independent draw for each row. The student sees public rows and
+    released answers only.
 
     No error depends on the values in the rows. A block with a single class votes for it. A block
     without rows, or whose fit fails, abstains, or counts as the middle of `bounds`. Warnings and
@@ -338,9 +338,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
             how = self._how
             classes = check_classes(self.classes) if is_classifier(self.estimator) else None
             warn_of_column(y)
-            rows = check_labelled(
-                X, y, estimator=type(self).__name__, classes=classes, allow_empty=self._allow_empty
-            )
+            rows = check_labelled(X, y, classes=classes, **self._entrance)
             validate_data(self, X, skip_check_array=True)
             like = X if hasattr(self, "feature_names_in_") else None
             with naming("public"):
@@ -387,7 +385,6 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
                     else:
                         self._release_answers(session, queries, how, bounds, on_blocks)
                     self._fit_student(queries, session)
-                self.privacy_ = session.certificate()
         return self
 
     def _run(self, on_blocks: Any, task: Any) -> OnBlocks:
@@ -460,12 +457,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
         return getattr(self.student_, method)(as_table(values, X if named else None))
 
     def predict(self, X: Any) -> NDArray:
-        """Return the student's labels or numbers for any rows, at no further cost.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-        """
+        """Return the student's labels or numbers for any rows, at no further cost."""
         check_is_fitted(self)
         return np.asarray(self._from_student(X, "predict"))
 
@@ -486,12 +478,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
 
     @available_if(_has_model_method("decision_function"))
     def decision_function(self, X: Any) -> Floats:
-        """Return the decision function of a linear classifier with released parameters.
-
-        Returns
-        -------
-        values : ndarray of shape (n_samples,) or (n_samples, n_classes)
-        """
+        """Return the decision function of a linear classifier with released parameters."""
         check_is_fitted(self)
         return np.asarray(self._from_student(X, "decision_function"))
 

@@ -368,10 +368,6 @@ class ClusterTable:
         ----------
         std : bool, default=False
             Return the standard errors instead.
-
-        Returns
-        -------
-        frame : pandas.DataFrame
         """
         import pandas as pd
 

@@ -222,9 +222,7 @@ class DPLogisticRegression(LabelledClassifier):
     weight_bound_ : float or None
     bounds_ : tuple of two ndarrays of shape (n_features,)
     center_, scale_ : ndarray of shape (n_features,)
-        Columns are centred and scaled by these values before rows are clipped.
     radius_ : float
-        The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
     penalty_ : float
         The loss has the term ``penalty_ / 2 ||theta||**2``, for rows of norm 1 and a constant of a
         quarter of `radius_`. NaN after a descent (see Notes).
@@ -261,11 +259,10 @@ class DPLogisticRegression(LabelledClassifier):
     the predicted probabilities minus the indicator of the label, clipped in norm. Last, for a tenth
     of their share, unless noise would hide them, four gradients in which z are the logits, and r is
     not clipped: from these a slope and offsets are fitted. A penalty of 1/C - 1, if that is above
-    0, shortens the steps and the slope. *Sensitivity* of a gradient in L2, where
-    R is the product of the bounds on the norms of r and z: R if a row is added or removed, 2 R if
-    one is replaced (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian noise. Where a
-    gradient's noise is longer than all rows, or without an intercept, b has pure noise within the
-    remaining mu instead.
+    0, shortens the steps and the slope. *Sensitivity* of a gradient in L2, where R is the product
+    of the bounds on the norms of r and z: R if a row is added or removed, 2 R if one is replaced
+    (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian noise. Where a gradient's noise is
+    longer than all rows, or without an intercept, b has pure noise within the remaining mu instead.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in the counts of the classes, in the
@@ -326,8 +323,7 @@ class DPLogisticRegression(LabelledClassifier):
         y : array-like of shape (n_samples,)
             Private labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Private weights of the losses of rows, finite numbers, clipped to [0, `weight_bound`].
-            With rows in one table only.
+            ... They weigh losses. With rows in one table only.
         """
         with self._all_or_nothing(groups):
             return self._fitted(X, y, sample_weight)
@@ -553,11 +549,6 @@ class DPLogisticRegression(LabelledClassifier):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Clipped as rows are in `fit`.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes those of the second one.
         """
         logits = self._scores(X)
         return logits[:, 0] if logits.shape[1] == 1 else logits

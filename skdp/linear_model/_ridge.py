@@ -10,7 +10,6 @@ Where the target's bounds are not stated and rows are few, one point amid the ta
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -34,7 +33,7 @@ from skdp.base.classifiers import (
 from skdp.base.mixin import WEIGHT_BOUND, check_weight_bound
 from skdp.confidence.equations import check_level
 from skdp.core import Mean, ScaledBox, Session
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_caller
 from skdp.linear_model._solving import (
     HIDDEN,
     Errors,
@@ -346,11 +345,17 @@ class _LeastSquares(TargetRegressor):
     _one_row = False  # coefficients of a y of one column have one dimension, as in `Ridge`
 
     alpha: Any = field(init=False, default=0.0)
-    fit_intercept: Any = field(init=False)
-    positive: Any = field(init=False)
-    weight_bound: Any = field(init=False)
-    coef_: Floats = field(init=False)
-    intercept_: Any = field(init=False)
+    fit_intercept: bool = True
+    positive: bool = False
+    bounds: Any = "private"
+    target_bounds: Any = "private"
+    weight_bound: Any = "private"
+
+    _parameter_table: ClassVar[Table] = {
+        "fit_intercept": FLAG,
+        "positive": FLAG,
+        "weight_bound": WEIGHT_BOUND,
+    }
 
     # --- fitting ------------------------------------------------------------------------------
 
@@ -376,8 +381,7 @@ class _LeastSquares(TargetRegressor):
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Private targets, finite numbers.
         sample_weight : array-like of shape (n_samples,), default=None
-            Private weights of the squared errors of the rows: finite numbers, clipped to [0,
-            `weight_bound`].
+            ... They weigh squared errors.
         """
         with self._all_or_nothing(groups):
             if sample_weight is None:
@@ -386,7 +390,7 @@ class _LeastSquares(TargetRegressor):
                 self._check_parameters()
                 self._fitted(X, y, sample_weight, most=check_weight_bound(self))
         if math.isnan(self.radius_):  # decided by released numbers, so a warning may tell it
-            warnings.warn(self._inference[0][2], stacklevel=outside_level())
+            warn_caller(self._inference[0][2])
         return self
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
@@ -760,12 +764,6 @@ class DPRidge(_LeastSquares):
         prior (see Notes); infinity if the mean, or about the median, of the target is predicted for
         every row.
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if X is not a table of
-        finite numbers, or if y has not a finite number for each row (and target).
-
     See Also
     --------
     DPLinearRegression : Without a penalty.
@@ -776,15 +774,13 @@ class DPRidge(_LeastSquares):
     number of rows, where it is private (2% of the allowance); the mean of the target (2 to 40%, so
     that its noise is .04 half widths of its bounds; 98% if noise would hide all else); the sums and
     sums of squares of all columns and the target (10%; sums alone, or nothing, if noise would hide
-    them); then the second moment of
-    z = (clipped row, clipped target, constant), as one symmetric matrix. If `target_bounds` are not
-    stated and rows times epsilon are below 300, only a point amid the targets (75%) and bounds of
-    the columns. *Sensitivity* of the
-    matrix, where gamma is the largest norm of z: if a row is added or removed, gamma**2 in the
-    Frobenius norm and in the nuclear norm; if a row is replaced, sqrt(2) gamma**2 in the Frobenius
-    norm and 2 gamma**2 in the nuclear norm. *Mechanism*: Gaussian noise, or the symmetrised Wishart
-    mechanism, whichever is less. *Charged*: at most (epsilon, delta), once, before any noise, to
-    ``budget``.
+    them); then the second moment of z = (clipped row, clipped target, constant), as one symmetric
+    matrix. If `target_bounds` are not stated and rows times epsilon are below 300, only a point
+    amid the targets (75%) and bounds of the columns. *Sensitivity* of the matrix, where gamma is
+    the largest norm of z: if a row is added or removed, gamma**2 in the Frobenius norm and in the
+    nuclear norm; if a row is replaced, sqrt(2) gamma**2 in the Frobenius norm and 2 gamma**2 in the
+    nuclear norm. *Mechanism*: Gaussian noise, or the symmetrised Wishart mechanism, whichever is
+    less.
 
     **Several targets.** A row and all its targets are protected together, and are one vector: the
     matrix above is that of z = (clipped row, clipped targets, constant), released once, and so are
@@ -848,19 +844,9 @@ class DPRidge(_LeastSquares):
     """
 
     alpha: Any = field(default=1.0, kw_only=False)
-    fit_intercept: bool = True
-    positive: bool = False
-    bounds: Any = "private"
-    target_bounds: Any = "private"
-    weight_bound: Any = "private"
 
     _one_row = True
-    _parameter_table: ClassVar[Table] = {
-        "alpha": _check_alpha,
-        "fit_intercept": FLAG,
-        "positive": FLAG,
-        "weight_bound": WEIGHT_BOUND,
-    }
+    _parameter_table: ClassVar[Table] = {"alpha": _check_alpha}
 
 
 class DPLinearRegression(_LeastSquares):
@@ -887,12 +873,6 @@ class DPLinearRegression(_LeastSquares):
         population; NaN where they cannot be known. See `DPRidge` for these and all other
         attributes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if X is not a table of
-        finite numbers, or if y has not a finite number for each row (and target).
-
     See Also
     --------
     DPRidge : With a penalty.
@@ -916,15 +896,3 @@ class DPLinearRegression(_LeastSquares):
     >>> bool(abs(model.coef_[0] - 3) < 5 * model.coef_population_std_error_[0])
     True
     """
-
-    fit_intercept: bool = True
-    positive: bool = False
-    bounds: Any = "private"
-    target_bounds: Any = "private"
-    weight_bound: Any = "private"
-
-    _parameter_table: ClassVar[Table] = {
-        "fit_intercept": FLAG,
-        "positive": FLAG,
-        "weight_bound": WEIGHT_BOUND,
-    }

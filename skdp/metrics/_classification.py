@@ -256,7 +256,6 @@ class ConfusionMatrix:
     labels : ndarray of shape (n_classes,)
         The classes, in the given order.
     privacy : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
     noise : object
         Noise of one count.
     """
@@ -349,7 +348,6 @@ def confusion_matrix(
     -----
     **Privacy.** *Released*: a count for each pair of classes.
     {counts}
-    *Charged*: at most (epsilon, delta), once, as "confusion_matrix".
     {public_model}
 
     Examples
@@ -387,7 +385,6 @@ def accuracy_score(counts: _Counts) -> Released:
     -----
     **Privacy.** *Released*: how many rows are predicted correctly, and how many wrongly.
     {counts}
-    *Charged*: at most (epsilon, delta), once, as "accuracy_score".
     {public_model}
 
     Examples
@@ -420,7 +417,6 @@ def balanced_accuracy_score(counts: _Counts) -> Released:
     -----
     **Privacy.** *Released*: for each class, how many rows are predicted correctly and wrongly.
     {counts}
-    *Charged*: at most (epsilon, delta), once, as "balanced_accuracy_score".
     {public_model}
 
     Examples
@@ -500,7 +496,6 @@ class ScoreHistogram:
     labels : ndarray of shape (2,)
         The two classes, the positive one last.
     privacy : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
     noise : object
         Noise of one count.
     """
@@ -704,8 +699,7 @@ def score_histogram(
     -----
     **Privacy.** *Released*: a count for each class and cell.
     {counts}
-    *Charged*: at most (epsilon, delta), once, as "score_histogram". The model must be public, or
-    trained privately, and each score must depend on its own row alone.
+    The model must be public, or trained privately, and each score must depend on its own row alone.
 
     Examples
     --------
@@ -736,8 +730,7 @@ def roc_auc_score(histogram: ScoreHistogram) -> Released:
     Notes
     -----
     **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `score_histogram`, which also gives
-    the curve and calibration at the same cost. *Charged*: at most (epsilon, delta), once, as
-    "roc_auc_score".
+    the curve and calibration at the same cost.
 
     Examples
     --------
@@ -768,8 +761,7 @@ def roc_curve(histogram: ScoreHistogram) -> tuple[Released, Released, Floats]:
     Notes
     -----
     **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `score_histogram`, which also gives
-    the area and calibration at the same cost. *Charged*: at most (epsilon, delta), once, as
-    "roc_curve".
+    the area and calibration at the same cost.
 
     Examples
     --------
@@ -804,8 +796,7 @@ def calibration_curve(histogram: ScoreHistogram) -> tuple[Released, Floats, Floa
     Notes
     -----
     **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `score_histogram`, which also gives
-    the ROC curve at the same cost. *Charged*: at most (epsilon, delta), once, as
-    "calibration_curve".
+    the ROC curve at the same cost.
 
     Examples
     --------

@@ -209,7 +209,6 @@ class RegressionErrors:
     target_bounds : tuple of float or None
         The bounds to which targets were clipped; None without targets.
     privacy : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
     sums : object
         The released sums.
     """
@@ -413,7 +412,7 @@ def regression_errors(
     **Privacy.** *Released*: bounds, if not stated, then sums and sums of squares of errors and
     targets, in units of half the width of their bounds, with the number of rows. *Sensitivity*:
     that of `skdp.queries.moments` of two columns. *Mechanism*: K-norm or rounded Gaussian noise,
-    whichever is less. *Charged*: at most (epsilon, delta), once, as "regression_errors".
+    whichever is less.
     {public_model}
 
     Examples
@@ -443,8 +442,7 @@ def r2_score(errors: RegressionErrors) -> Released:
     Notes
     -----
     **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `regression_errors`, which also
-    gives the mean errors at the same cost. *Charged*: at most (epsilon, delta), once, as
-    "r2_score".
+    gives the mean errors at the same cost.
 
     Examples
     --------
@@ -485,7 +483,7 @@ def mean_squared_error(
     **Privacy.** *Released*: a bound, if not stated, then the sums of errors and of their squares,
     in units of half the width of this bound, with the number of rows. *Sensitivity*: that of
     `skdp.queries.moments` of one column. *Mechanism*: K-norm or rounded Gaussian noise, whichever
-    is less. *Charged*: at most (epsilon, delta), once, as "mean_squared_error".
+    is less.
     {public_model}
 
     Examples
@@ -514,8 +512,7 @@ def mean_absolute_error(errors: RegressionErrors) -> Released:
 
     Notes
     -----
-    **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `mean_squared_error`. *Charged*: at
-    most (epsilon, delta), once, as "mean_absolute_error".
+    **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `mean_squared_error`.
 
     Examples
     --------

@@ -133,10 +133,6 @@ class ChargePlan(Sequence[PlannedCharge]):
     def to_frame(self) -> Any:
         """Return a pandas DataFrame, a row for each charge.
 
-        Returns
-        -------
-        frame : pandas.DataFrame
-
         Raises
         ------
         ImportError

@@ -336,10 +336,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             )
             with self._session(rows, delta=0.0, separate_delta=delta) as session:
                 best = session.answer(query)
-                certificate = session.certificate()
             if best.model is None:
                 raise RuntimeError(_NO_MODEL)
-            self.privacy_ = certificate
             self.best_index_ = best.candidate
             self.best_params_ = dict(params[best.candidate])
             self.cv_results_ = _results(params, best.candidate, best.score)
@@ -489,11 +487,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         Parameters
         ----------
         y : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        score : float
-            Exact, so as private as the rows are.
         """
         return float(self._from_best("score", X, y))
 

@@ -6,7 +6,7 @@ as many as you like.
 """
 
 from skdp.neighbors._centroid import DPNearestCentroid
-from skdp.neighbors._histogram import DPHistogramDensity
+from skdp.neighbors._density import DPHistogramDensity
 from skdp.neighbors._kde import DPKernelDensity
 
 __all__ = ["DPHistogramDensity", "DPKernelDensity", "DPNearestCentroid"]

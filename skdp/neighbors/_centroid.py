@@ -44,7 +44,6 @@ class DPNearestCentroid(DistanceClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
     class_count_ : ndarray of shape (n_classes,)
-        Noisy number of rows of each class, at least 1.
     class_prior_ : ndarray of shape (n_classes,)
         Shares of the classes, by `priors`.
     centroids_ : ndarray of shape (n_classes, n_features)
@@ -56,9 +55,7 @@ class DPNearestCentroid(DistanceClassifier):
         shortened (see Notes) or shrunken, with learned bounds, and for a class of few rows.
     bounds_ : tuple of two ndarrays of shape (n_features,)
     center_, scale_ : ndarray of shape (n_features,)
-        Columns are centred and scaled by these values before rows are clipped.
     radius_ : float
-        The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
 
     See Also
     --------
@@ -72,8 +69,7 @@ class DPNearestCentroid(DistanceClassifier):
     sum of the clipped rows of each class; and counts of rows by their lead, for calibration.
     *Sensitivity* of the sums in L2: the radius if a row is added or removed, twice the radius if
     one is replaced; of counts: 1, and 2 in L1. *Mechanism*: K-norm, discrete Laplace or rounded
-    Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once, before any noise,
-    to ``budget``.
+    Gaussian noise, whichever is less.
 
     **Distances** are between scaled and clipped rows. The average of what noise adds to them is
     subtracted, because otherwise rare classes would be far from every row. A class that has no rows
@@ -106,8 +102,6 @@ class DPNearestCentroid(DistanceClassifier):
 
     shrink_threshold: float | None = None
     priors: Any = "empirical"
-    classes: Any = "private"
-    bounds: Any = "private"
 
     _parameter_table: ClassVar[Table] = {"shrink_threshold": (None, Reals(0, math.inf, "()"))}
 

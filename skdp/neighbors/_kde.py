@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import RegularGridInterpolator
 
-from skdp.base.expected_error import NOISELESS, mean_error, rehearsal
+from skdp.base.expected_error import NOISELESS, Fresh, mean_error
 from skdp.base.nystroem import nystroem_features
 from skdp.core import Session
-from skdp.neighbors._base import (
+from skdp.neighbors._density import (
     COUNT_SHARE,
     LOUD,
     MOST_CENTERS,
@@ -119,9 +119,7 @@ class DPKernelDensity(BoxDensity):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
-        table of finite numbers, if it has more than 10 columns, or if the grid would have more than
-        2000 centres.
+        ... Also if X has more than 10 columns, or the grid would have more than 2000 centres.
 
     See Also
     --------
@@ -139,8 +137,7 @@ class DPKernelDensity(BoxDensity):
     about 0.1%). Of the counts: 1 if a row is added or removed; if one is replaced, 2 in L1 and
     sqrt(2) in L2. *Mechanism*: rounded Gaussian noise, or discrete Laplace noise on counts and
     K-norm noise on features, whichever is less. With K-norm noise, features that vary less over the
-    box than the noise are left out. *Charged*: at most (epsilon, delta), once, before any noise, to
-    `budget`.
+    box than the noise are left out.
 
     With Gaussian noise and a stated bandwidth h, the released density is the kernel density plus a
     Gaussian process with covariance s**2 r(x, y), where s = sqrt(2) (2 pi h**2)^(-d/2) / (n mu)
@@ -184,13 +181,6 @@ class DPKernelDensity(BoxDensity):
     bounds: Any = "private"
 
     _in_parts = True
-
-    bandwidth_: float = field(init=False)
-    centers_: Floats = field(init=False)
-    coef_: Floats = field(init=False)
-    density_: Floats = field(init=False)
-    axes_: tuple[Floats, ...] = field(init=False)
-    noise_std_: float = field(init=False)
 
     # --- checks before the charge ---------------------------------------------------------------
 
@@ -237,7 +227,6 @@ class DPKernelDensity(BoxDensity):
             with self._session(rows) as session, np.errstate(all="ignore"):
                 self.bounds_, learned = self._box_in(session, stated)
                 self._release(session, bandwidth, learned)
-                self.privacy_ = session.certificate()
         return self
 
     @property
@@ -368,17 +357,16 @@ class DPKernelDensity(BoxDensity):
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         rows = self._like(n, d, like)
         self._check_size(d, self._stated_bounds(d), self._stated_bandwidth())
-        with rehearsal(self, self._adjacency) as rehearsed:
 
-            def distance(number: int) -> float:
-                public = rows(number)
-                fitted = rehearsed(number).fit(public)
-                stated = {"bandwidth": fitted.bandwidth_, "bounds": fitted.bounds_}
-                plain = rehearsed(0, epsilon=NOISELESS, features="kernel", **stated).fit(public)
-                moved = np.abs(fitted.density_ - plain.density_)
-                return 0.5 * float((_trapezoid(fitted.axes_) * moved).sum())
+        def distance(fresh: Fresh, number: int) -> float:
+            public = rows(number)
+            fitted = fresh(number).fit(public)
+            stated = {"bandwidth": fitted.bandwidth_, "bounds": fitted.bounds_}
+            plain = fresh(0, epsilon=NOISELESS, features="kernel", **stated).fit(public)
+            moved = np.abs(fitted.density_ - plain.density_)
+            return 0.5 * float((_trapezoid(fitted.axes_) * moved).sum())
 
-            return mean_error(distance)
+        return mean_error(self, distance)
 
 
 def criterion(

@@ -2,8 +2,12 @@
 
 from skdp.preprocessing._discretizer import DPKBinsDiscretizer
 from skdp.preprocessing._encoders import DPOneHotEncoder, DPOrdinalEncoder
-from skdp.preprocessing._quantiles import DPQuantileTransformer, DPRobustScaler
-from skdp.preprocessing._scalers import DPMinMaxScaler, DPStandardScaler
+from skdp.preprocessing._scalers import (
+    DPMinMaxScaler,
+    DPQuantileTransformer,
+    DPRobustScaler,
+    DPStandardScaler,
+)
 from skdp.preprocessing._target_encoder import DPTargetEncoder
 
 __all__ = [

@@ -22,13 +22,12 @@ from skdp._docstrings import documenter
 from skdp.base import names_of
 from skdp.base.expected_error import (
     ExpectedErrorMixin,
+    Fresh,
     check_like,
     mean_error,
-    rehearsal,
     resampled,
 )
 from skdp.base.mixin import WEIGHT_BOUND, in_precision_of, weighted_rows
-from skdp.base.scalers import release_range, warn_of_few_rows
 from skdp.base.transformers import (
     Floats,
     Transformer,
@@ -36,6 +35,8 @@ from skdp.base.transformers import (
     dtype_of_codes,
     indicators,
     input_names,
+    release_range,
+    warn_of_few_rows,
 )
 from skdp.core import Box, Session
 from skdp.exceptions import warn_at_end
@@ -189,13 +190,9 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     edges are computed. Each row adds its weight, in parts of the bound of weights, to one cell of
     each column: the *sensitivity* (L1) of all counts together is the number of columns, twice that
     if a row is replaced. *Mechanism*: discrete Laplace or rounded Gaussian noise, whichever is
-    less. Cells whose counts noise hides count as empty. *Charged*: at most (epsilon, delta), once,
-    before any noise, to ``budget``. With ``strategy="uniform"`` and stated bounds nothing is
-    released or charged. Proofs: ``skdp/queries/quantiles.md``, ``skdp/core/PROOFS.md``.
-
-    The number of bins of a column follows from released edges only.
-
-    ``transform`` adds no noise: its output on private rows is as private as the rows.
+    less. Cells whose counts noise hides count as empty. With ``strategy="uniform"`` and stated
+    bounds nothing is released or charged. Proofs: ``skdp/queries/quantiles.md``,
+    ``skdp/core/PROOFS.md``.
 
     **Expected error.** With quantiles, in ranks, as for `skdp.quantile.DPQuantile`: the mean number
     of rows between an edge and the exact quantile. It needs `like`, public rows. With centres, the
@@ -230,9 +227,6 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     weight_bound: Any = "private"
 
     _in_parts = True
-
-    bin_edges_: Any = field(init=False)
-    n_bins_: Any = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "n_bins": _numbers_of_bins,
@@ -287,8 +281,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         X : array-like or table of shape (n_samples, n_features)
             Private rows of finite numbers. May be in parts (`skdp.engines`).
         sample_weight : array-like of shape (n_samples,), default=None
-            Private weights of rows, finite numbers, clipped to [0, `weight_bound`]. They move no
-            bins of equal width. With rows in one table only.
+            ... They move no bins of equal width. With rows in one table only.
         """
         with self._all_or_nothing(groups):
             rows, most = weighted_rows(self, self._open(X), sample_weight)
@@ -313,7 +306,6 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
                         self.bounds_, learned = bounds_in(session, stated)
                         off = self._bins_off(session, learned, max(sizes))
                         inner = self._quantiles(session, sizes)
-                    self.privacy_ = session.certificate()
             self._set_edges(inner, sizes)
         if off > _OFF:
             what = f"edges are off by about {min(off, max(sizes)):.1g} bins"
@@ -391,7 +383,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             self.bin_edges_[j] = edges if len(edges) > 1 else np.array([-np.inf, np.inf])
             if len(self.bin_edges_[j]) <= sizes[j]:
                 fewer.append(j)
-        self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
+        self.n_bins_: Any = np.array([len(edges) - 1 for edges in self.bin_edges_])
         if fewer:  # which is released, so a warning may tell it
             names = self._names()
             names = range(len(sizes)) if names is None else names
@@ -439,7 +431,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         names = input_names(self)  # refuses an unfitted one
         ordinal = self.encode == "ordinal"
         X = as_dense(X)
-        values = check_public_array(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
+        values = check_public_array(X, **self._entrance)
         self._check_width(values.shape[1], len(names) if ordinal else int(self.n_bins_.sum()))
         codes = values.astype(np.int64) if ordinal else codes_of(values, self.n_bins_)
         if (codes < 0).any() or (codes >= self.n_bins_).any():
@@ -451,12 +443,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         return middles
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Return the names of the columns that `transform` makes.
-
-        Returns
-        -------
-        names : ndarray of str
-        """
+        """Return the names of the columns that `transform` makes."""
         names = input_names(self, input_features)
         if self.encode != "ordinal":
             pairs = zip(names, self.n_bins_, strict=True)
@@ -481,17 +468,15 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             with warnings.catch_warnings(action="ignore"):
                 codes = exact.fit_transform(rows)
 
-            def moved(number: int) -> float:
+            def moved(fresh: Fresh, number: int) -> float:
                 fit = fresh(number, encode="ordinal").fit(draw(number))
                 return float(np.mean(fit.transform(rows) != codes))
 
-            with rehearsal(self, self._adjacency) as fresh:
-                return mean_error(moved, least=6, most=24, precision=0.1)
+            return mean_error(self, moved, least=6, most=24, precision=0.1)
 
-        def beyond(number: int) -> float:
+        def beyond(fresh: Fresh, number: int) -> float:
             table = draw(number)
             low, high = fresh(number).fit(table).bounds_
             return float(np.mean((table < low) | (table > high)))
 
-        with rehearsal(self, self._adjacency) as fresh:
-            return mean_error(beyond, least=24, most=80, precision=0.1)
+        return mean_error(self, beyond, least=24, most=80, precision=0.1)

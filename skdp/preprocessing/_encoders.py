@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from fractions import Fraction
@@ -21,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._docstrings import documenter
-from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
+from skdp.base.expected_error import ExpectedErrorMixin, Fresh, mean_error, repeated, unanswered
 from skdp.base.transformers import (
     Codes,
     Floats,
@@ -37,7 +36,7 @@ from skdp.base.transformers import (
     selected,
     stated_categories,
 )
-from skdp.exceptions import outside_level, warn_at_end
+from skdp.exceptions import warn_at_end, warn_caller
 from skdp.parameters import FLAG, Integers, Reals, Table, naming, shown
 from skdp.planning import Allowance
 from skdp.queries import MarginalCells, least_shown, row_counts
@@ -124,10 +123,11 @@ class Encoder(ExpectedErrorMixin, Transformer):
     handle_unknown: str = field(init=False)
     min_frequency: float | None = field(init=False)
     max_categories: int | None = field(init=False)
-    categories_: list[NDArray[Any]] = field(init=False)
-    infrequent_categories_: list[NDArray[Any] | None] = field(init=False)
 
     _missing_is_category: ClassVar[bool]
+    _tags: ClassVar[tuple[str, ...]] = (
+        "input_tags.categorical", "input_tags.string", "input_tags.allow_nan",
+    )  # fmt: skip
 
     @property
     def _counts(self) -> bool:
@@ -169,13 +169,6 @@ class Encoder(ExpectedErrorMixin, Transformer):
         if is_private(self.categories):
             check_delta_for(type(self).__name__, self._allowed_delta)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        tags.input_tags.allow_nan = True
-        return tags
-
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Take the stated categories, or charge the budget and select them.
 
@@ -200,7 +193,6 @@ class Encoder(ExpectedErrorMixin, Transformer):
                 rows = check_keyed(table, private, missing=self._missing_is_category)
                 with self._session(rows) as session:
                     categories |= selected(session, private)
-                    self.privacy_ = session.certificate()
             else:
                 self.privacy_ = self._context().nothing_released()
             self._set_categories(categories, schema)
@@ -212,8 +204,8 @@ class Encoder(ExpectedErrorMixin, Transformer):
     def _read(self, X: Any) -> tuple[Any, Any, dict[int, list[Any]], list[int]]:
         """Check parameters and X; return table, schema, stated categories and private columns."""
         self._check_without_rows()
-        name, empty = type(self).__name__, self._allow_empty
-        table, schema = check_categorical(X, estimator=name, allow_empty=empty)
+        name = type(self).__name__
+        table, schema = check_categorical(X, **self._entrance)
         validate_data(self, X, skip_check_array=True)
         specs = stated_categories(self.categories, table, schema)
         categories = {j: spec for j, spec in enumerate(specs) if not isinstance(spec, str)}
@@ -231,11 +223,10 @@ class Encoder(ExpectedErrorMixin, Transformer):
         """Warn of columns of which no category was selected, which is released."""
         if empty := [j for j in private if not len(self.categories_[j])]:
             shown = [int(j) if schema.names is None else schema.names[j] for j in empty]
-            warnings.warn(
+            warn_caller(
                 f"{type(self).__name__}: no category of columns {listed(shown)} had enough rows to "
                 "be selected. State them, categories=[['a', 'b'], ...], or take a larger epsilon "
                 "or delta; for columns of many different numbers, take DPKBinsDiscretizer",
-                stacklevel=outside_level(),
             )
 
     def _set_categories(self, categories: dict[int, list[Any]], schema: Any) -> None:
@@ -266,7 +257,6 @@ class Encoder(ExpectedErrorMixin, Transformer):
                 values = self._without_missing(categories[j])
                 counted = [cells[place[cell_key(value)[1]]] for value in values]  # type: ignore[index]
                 counts.append(np.array([*counted, cells.sum()]))
-            self.privacy_ = session.certificate()
         return counts
 
     def _uncoded(
@@ -301,7 +291,7 @@ class Encoder(ExpectedErrorMixin, Transformer):
 
     def _group(self, counts: list[Floats] | None) -> None:
         """Set which categories are infrequent, and the place of each in the output."""
-        self.infrequent_categories_ = [None] * len(self.categories_)
+        self.infrequent_categories_: list[Any] = [None] * len(self.categories_)
         self._places: dict[int, Codes] = {}  # of columns with infrequent categories
         for j, count in enumerate(counts or ()):
             rare = self._infrequent(count[:-1], float(count[-1]))
@@ -358,8 +348,7 @@ class Encoder(ExpectedErrorMixin, Transformer):
     def _encoded(self, X: Any) -> tuple[Codes, NDArray[np.bool_]]:
         """Return the codes of the caller's own X."""
         check_is_fitted(self)
-        name = type(self).__name__
-        table, _ = check_categorical(X, estimator=name, allow_empty=self._allow_empty)
+        table, _ = check_categorical(X, **self._entrance)
         validate_data(self, X, reset=False, skip_check_array=True)
         return self._codes(table)
 
@@ -390,14 +379,13 @@ class Encoder(ExpectedErrorMixin, Transformer):
         table, schema = check_categorical(like, estimator=name)
         cells, specs = array_of_cells(table), stated_categories(self.categories, table, schema)
 
-        def once(number: int) -> float:
+        def once(fresh: Fresh, number: int) -> float:
             rows = cells[repeated(len(cells), n, number)]
             fitted = fresh(number, categories=specs).fit(rows)
             codes, missing = codes_among(rows, fitted.categories_)
             return float(np.mean((codes < 0) & (self._missing_is_category | ~missing)))
 
-        with rehearsal(self, self._adjacency) as fresh:
-            return mean_error(once, least=6, most=24, precision=0.1)
+        return mean_error(self, once, least=6, most=24, precision=0.1)
 
 
 # --- the encoders ---------------------------------------------------------------------------------
@@ -412,8 +400,7 @@ documented = documenter(
                 category with 27 rows is selected in half of all fits, one with 35 rows in nearly
                 all (14 and 20 if rows are added or removed). ``"dtype"`` takes the categories that
                 the type of a column lists (pandas' category, polars' Enum, bool); you thereby
-                declare that the list is public. Either
-                word may replace the list of a column.
+                declare that the list is public. Either word may replace the list of a column.
             """,
         "frequencies": """
             min_frequency : int or float or None, default=None
@@ -450,14 +437,10 @@ documented = documenter(
             probability at most delta (delta / 2 beside Gaussian noise), for all its columns
             together. *Counts*, with `min_frequency` or `max_categories`: of the rows of each
             category, a column after the other; L1 sensitivity 1 (2 if a row is replaced), with
-            discrete Laplace or rounded Gaussian noise. *Charged*: at most (epsilon, delta), once,
-            before any noise, to ``budget``.
-            Proofs: ``skdp/queries/key_selection.md``.
+            discrete Laplace or rounded Gaussian noise. Proofs: ``skdp/queries/key_selection.md``.
 
             Numbers and text that look alike are different categories. 1 and 1.0 are one category;
             so are 1 and True, unless both are listed. Dates cannot be categories.
-
-            ``transform`` adds no noise: its output on private rows is as private as the rows.
 
             **Expected error.** The part of the cells whose category a fit does not know.
 
@@ -555,9 +538,7 @@ class DPOneHotEncoder(Encoder):
     >>> encoder = DPOneHotEncoder(categories=[["EWR", "JFK", "LGA"]]).fit(X)
     >>> encoder.transform(X)
     array([[1., 0., 0.],
-           [0., 1., 0.],
-           [0., 0., 1.],
-           [0., 0., 0.]])
+           [0., 1., 0.], [0., 0., 1.], [0., 0., 0.]])
     >>> encoder.privacy_cost() is None, encoder.get_feature_names_out(["origin"])[0]
     (True, 'origin_EWR')
     >>> many = np.repeat(X, [5000, 4000, 3000, 1], axis=0)
@@ -573,9 +554,6 @@ class DPOneHotEncoder(Encoder):
     min_frequency: float | None = None
     max_categories: int | None = None
     feature_name_combiner: str | Callable[[str, Any], str] = "concat"
-
-    has_infrequent_: NDArray[np.bool_] = field(init=False)
-    drop_idx_: NDArray[Any] | None = field(init=False)
 
     _missing_is_category = True
 
@@ -656,11 +634,6 @@ class DPOneHotEncoder(Encoder):
     def transform(self, X: ArrayLike) -> Any:
         """Return one column for each category.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            If the rows are private, so is the result.
-
         Returns
         -------
         X_new : ndarray or sparse matrix of shape (n_samples, n_features_out)
@@ -669,11 +642,10 @@ class DPOneHotEncoder(Encoder):
         unknown = codes < 0
         if self.handle_unknown == _WARN and unknown.any():
             columns = np.flatnonzero(unknown.any(axis=0)).tolist()
-            warnings.warn(
+            warn_caller(
                 f"Found unknown categories in columns {columns} during transform. "
                 "These unknown categories will be encoded as the infrequent "
                 "category, or as all zeros where there is none",
-                stacklevel=outside_level(),
             )
         self._grouped(codes)
         for j in range(codes.shape[1]):
@@ -702,8 +674,7 @@ class DPOneHotEncoder(Encoder):
         width = sum(self._sizes_out)
         values: Any = X
         if width or np.shape(X)[1:] != (0,):  # where no category was found there are no columns
-            name, empty = type(self).__name__, self._allow_empty
-            values = check_public_array(X, estimator=name, allow_empty=empty)
+            values = check_public_array(X, **self._entrance)
         self._check_width(values.shape[1], width)
         codes = codes_of(values, self._sizes_out)
         if self.handle_unknown == ERROR and self.drop_idx_ is None and (codes < 0).any():
@@ -877,17 +848,7 @@ class DPOrdinalEncoder(Encoder):
         return np.where(missing, -1, codes), missing
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the codes of cells.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            If the rows are private, so is the result.
-
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_features)
-        """
+        """Return the codes of cells."""
         codes, missing = self._encoded(X)
         unknown = math.nan if self.unknown_value is None else float(self.unknown_value)
         numbers = np.where(codes < 0, unknown, self._grouped(codes))
@@ -932,10 +893,5 @@ class DPOrdinalEncoder(Encoder):
         return self._decoded(codes, np.stack(rare, axis=1))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the columns, which are those of X.
-
-        Returns
-        -------
-        names : ndarray of str
-        """
+        """Return the names of the columns, which are those of X."""
         return np.array(input_names(self, input_features), dtype=object)

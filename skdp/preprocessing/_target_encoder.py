@@ -8,8 +8,7 @@ post-processing.
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,7 +22,7 @@ from skdp.base.classifiers import (
     learning_size,
     warn_of_column,
 )
-from skdp.base.expected_error import NOISELESS, mean_error, rehearsal, repeated, unanswered
+from skdp.base.expected_error import NOISELESS, Fresh, check_pair, mean_error, repeated
 from skdp.base.transformers import (
     Codes,
     Floats,
@@ -31,7 +30,7 @@ from skdp.base.transformers import (
     stated_categories,
 )
 from skdp.core import Session
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_caller
 from skdp.parameters import (
     Reals,
     Table,
@@ -240,13 +239,8 @@ class DPTargetEncoder(Encoder):
     classes: Any = None
     target_bounds: Any = "private"
 
-    encodings_: list[Floats] = field(init=False)
-    encodings_std_error_: list[Floats] = field(init=False)
-    target_mean_: float = field(init=False)
-    target_bounds_: tuple[float, float] = field(init=False)
-    classes_: NDArray[Any] | None = field(init=False)
-
     _missing_is_category = True
+    _tags = ("target_tags.required",)
     # What the other encoders let a user choose.
     dtype, handle_unknown, min_frequency, max_categories = np.float64, "value", None, None
 
@@ -324,13 +318,12 @@ class DPTargetEncoder(Encoder):
                 if private:
                     categories |= self._chosen(session, private)
                 self._release(session, categories, bounds)
-                self.privacy_ = session.certificate()
             self._set_categories(categories, schema)
             self._group(None)
         self._warn_of_none(private, schema)
         if self.target_type_ == _CONTINUOUS and math.isnan(self.target_mean_std_error_):
             # Decided by released numbers, so a warning may tell it.
-            warnings.warn(_POINT_ALONE.format(type(self).__name__), stacklevel=outside_level())
+            warn_caller(_POINT_ALONE.format(type(self).__name__))
         return self
 
     def _release(self, session: Session, categories: dict[int, list[Any]], bounds: Any) -> None:
@@ -416,12 +409,7 @@ class DPTargetEncoder(Encoder):
         return places
 
     def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
-        if like is None:
-            raise unanswered(self, "the rows and their targets", fit=False)
-        if not (isinstance(like, tuple) and len(like) == 2):
-            raise TypeError(
-                "like must be a pair (X, y) of public rows and targets, never of private ones"
-            )
+        check_pair(self, like)
         name = f"{type(self).__name__}.expected_error(like=...)"
         table, schema = check_categorical(like[0], estimator=name)
         cells, y = array_of_cells(table), np.asarray(checked(like[1], "like"))
@@ -429,7 +417,7 @@ class DPTargetEncoder(Encoder):
             raise ValueError("like: y must have one entry for each row of X")
         specs = stated_categories(self.categories, table, schema)
 
-        def once(number: int) -> float:
+        def once(fresh: Fresh, number: int) -> float:
             rows = repeated(len(cells), n, number)
             fits = [
                 fresh(number, categories=specs, **options).fit(cells[rows], y[rows])
@@ -438,26 +426,10 @@ class DPTargetEncoder(Encoder):
             fit, exact = (fit.transform(cells) for fit in fits)
             return float(np.sqrt(np.mean((fit - exact) ** 2)))
 
-        with rehearsal(self, self._adjacency) as fresh:
-            return mean_error(once, most=24, precision=0.1)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
+        return mean_error(self, once, most=24, precision=0.1)
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Return the encodings of cells: `target_mean_` for unknown categories.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            If the rows are private, so is the result.
-
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_features)
-        """
+        """Return the encodings of cells: `target_mean_` for unknown categories."""
         codes, _ = self._encoded(X)
         columns = [
             np.append(encodings, self.target_mean_)[column]  # -1 is the last
@@ -466,10 +438,5 @@ class DPTargetEncoder(Encoder):
         return np.stack(columns, axis=1)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the columns, which are those of X.
-
-        Returns
-        -------
-        names : ndarray of str
-        """
+        """Return the names of the columns, which are those of X."""
         return np.array(input_names(self, input_features), dtype=object)

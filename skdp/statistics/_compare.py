@@ -52,12 +52,7 @@ class Comparison:
     p_value: Floats
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame, a row for each comparison.
-
-        Returns
-        -------
-        frame : pandas.DataFrame
-        """
+        """Return a pandas DataFrame, a row for each comparison."""
         import pandas as pd
 
         return pd.DataFrame(dict(vars(self)))
@@ -211,10 +206,7 @@ def _p_value(ends: Callable[[float], tuple[float, float]]) -> float:
     low, high = ends(0.5)
     if np.isnan(low) or np.isnan(high):
         return float("nan")
-    inside, outside = (
-        np.log(_SMALLEST),
-        np.log(1.0 - 1e-9),
-    )  # of p: 0 is inside the interval, or out
+    inside, outside = np.log(_SMALLEST), np.log(1.0 - 1e-9)  # of p: 0 is inside, or out
     low, high = ends(1.0 - _SMALLEST)
     if not low <= 0.0 <= high:
         return _SMALLEST

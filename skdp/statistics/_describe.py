@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -20,7 +19,7 @@ from skdp.budget import PrivacyBudget
 from skdp.confidence import Released
 from skdp.confidence.equations import Source, moment_errors, root_error
 from skdp.core import Box, PrivacyCertificate, RowSum, Session, Sum
-from skdp.exceptions import outside_level
+from skdp.exceptions import warn_caller
 from skdp.parameters import BoundsWithRisk
 from skdp.planning import Allowance, learned_before
 from skdp.queries import (
@@ -302,8 +301,8 @@ def describe(
     of each stated category, or the counts of those that reach a threshold. *Sensitivity*: of each
     of these as of `count`, `var`, `count_nonzero` and `quantile`, of rows that have a value there;
     of counted categories one row for each column. *Mechanism*: discrete Laplace, K-norm or rounded
-    Gaussian noise, and the exponential mechanism. *Charged*: at most (epsilon, delta), once, as
-    "describe". Proofs: ``skdp/queries/columns.md``, ``skdp/queries/key_selection.md``.
+    Gaussian noise, and the exponential mechanism. Proofs: ``skdp/queries/columns.md``,
+    ``skdp/queries/key_selection.md``.
 
     Examples
     --------
@@ -351,14 +350,14 @@ def describe(
         privacy = session.certificate()
     none = [labels[j] for j, counts in look.counts.items() if not counts]
     if none:
-        warnings.warn(_NONE_SHOWN.format(columns=listed(none)), stacklevel=outside_level())
+        warn_caller(_NONE_SHOWN.format(columns=listed(none)))
     if why := look.why_no_error():
         unsure = [labels[j] for j, column in look.columns.items() if math.isnan(column["mean"][1])]
-        warnings.warn(_UNSURE.format(columns=listed(unsure), why=why), stacklevel=outside_level())
+        warn_caller(_UNSURE.format(columns=listed(unsure), why=why))
     if needed := look.rows_needed():
         text = float(f"{max(needed.values()) * call.epsilon:.1e}")
         message = _NOISY.format(columns=listed([labels[j] for j in needed]), needed=text)
-        warnings.warn(message, stacklevel=outside_level())
+        warn_caller(message)
     return look.described(privacy, labels)
 
 

@@ -171,7 +171,7 @@ def histogram(
     empty ones. *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced.
     *Mechanism*: discrete Laplace or rounded Gaussian noise, whichever is less; with `categories`,
     the mechanism of `subset_sums` for the number 1 in each row, so that counts are not whole
-    numbers. *Charged*: at most (epsilon, delta), once, as "histogram".
+    numbers.
 
     Examples
     --------
@@ -259,8 +259,7 @@ def histogram2d(
     Notes
     -----
     **Privacy.** As for `histogram`, with the joint cells of both columns. *Released*,
-    *sensitivity*, *mechanism*: as there. *Charged*: at most (epsilon, delta), once, as
-    "histogram2d".
+    *sensitivity*, *mechanism*: as there.
 
     Examples
     --------
@@ -309,7 +308,7 @@ def histogramdd(
     Notes
     -----
     **Privacy.** As for `histogram`, with the joint cells of all columns. *Released*, *sensitivity*,
-    *mechanism*: as there. *Charged*: at most (epsilon, delta), once, as "histogramdd".
+    *mechanism*: as there.
 
     Examples
     --------
@@ -362,7 +361,7 @@ def subset_sums(
     row is added or removed; at most 2 r if one is replaced, and less if no bound is below 0,
     because a row that moves from one class to another changes two sums by r each. The factor of 4
     found in some texts is not needed. *Mechanism*: discrete Laplace, K-norm or rounded Gaussian
-    noise, whichever is least. *Charged*: at most (epsilon, delta), once, as "subset_sums".
+    noise, whichever is least.
 
     Examples
     --------
@@ -487,7 +486,7 @@ def quantile(
     times, the numbers of rows in at most 23 cells of each column, which close in on the quantile.
     *Sensitivity* of these (L1 and squared L2) for d columns: d if a row is added or removed, twice
     that if one is replaced. *Mechanism*: discrete Laplace or rounded Gaussian noise, whichever is
-    less. *Charged*: at most (epsilon, delta), once, as "quantile".
+    less.
 
     Examples
     --------
@@ -575,7 +574,6 @@ def median(
     Notes
     -----
     **Privacy.** As for `quantile` at level 1/2. *Released*, *sensitivity*, *mechanism*: as there.
-    *Charged*: at most (epsilon, delta), once, as "median".
 
     Examples
     --------

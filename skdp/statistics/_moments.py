@@ -73,8 +73,8 @@ def count(X: ArrayLike, **options: Unpack[Options]) -> Released:
     Notes
     -----
     **Privacy.** *Released*: the number of rows. *Sensitivity*: 1. *Mechanism*: discrete Laplace or
-    rounded Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once, as
-    "count". With ``n_rows="public"`` the number is exact and free.
+    rounded Gaussian noise, whichever is less. With ``n_rows="public"`` the number is exact and
+    free.
 
     Examples
     --------
@@ -188,8 +188,7 @@ def count_nonzero(
     -----
     **Privacy.** *Released*: one number for each column, or one for all cells. *Sensitivity*: the
     square root of the number of columns (L2); for ``axis=None``, the number of columns.
-    *Mechanism*: K-norm or rounded Gaussian noise, whichever is less. *Charged*: at most (epsilon,
-    delta), once, as "count_nonzero".
+    *Mechanism*: K-norm or rounded Gaussian noise, whichever is less.
 
     Examples
     --------
@@ -212,16 +211,6 @@ def count_nonzero(
 def _noise_of_sums(size: int) -> Callable[[Allowance], float]:
     """Return the noise of so many sums, by allowance."""
     return lambda allowance: allowance.box_std(size)
-
-
-def _noise_of_moments(size: int) -> Callable[[Allowance], float]:
-    """Return the noise of the moments of so many columns, by allowance."""
-    return lambda allowance: allowance.moments_std(size)
-
-
-def _noise_of_variances(size: int) -> Callable[[Allowance], float]:
-    """Return the noise of the variances of so many columns, by allowance."""
-    return lambda allowance: allowance.variance_std(size)
 
 
 def _sum(
@@ -277,7 +266,7 @@ def sum(  # noqa: A001  as numpy's
     **Privacy.** *Released*: bounds, if not stated, and one number for each column, or one for all
     cells. *Sensitivity* (L2): if a row is replaced, the diagonal of the bounds; if one is added or
     removed, the distance of their furthest corner from 0. *Mechanism*: K-norm or rounded Gaussian
-    noise, whichever is less. *Charged*: at most (epsilon, delta), once, as "sum".
+    noise, whichever is less.
 
     Examples
     --------
@@ -337,7 +326,7 @@ def mean(
     cells. *Sensitivity* (L2): if the number of rows is public, the diagonal of the bounds divided
     by that number; otherwise that of the sum together with the number of rows, which are released
     as one vector. *Mechanism*: K-norm or rounded Gaussian noise, whichever is less. With
-    ``intervals=True``: what `var` releases. *Charged*: at most (epsilon, delta), once, as "mean".
+    ``intervals=True``: what `var` releases.
 
     Examples
     --------
@@ -374,7 +363,7 @@ def _mean_with_intervals(
     if across:
         raise ValueError("axis must be 0 with intervals=True: cells of one row are not independent")
     rows, flat = call.table(X)
-    less = _noise_of_moments(rows.n_features)
+    less = lambda allowance: allowance.moments_std(rows.n_features)  # noqa: E731
     with call.bounded(rows, bounds, ("intervals",), less) as (session, low, high, learned):
         first, second, count = session.answer(moments(low, high))
         n = float(count.value)
@@ -409,7 +398,7 @@ def _variance(
 ) -> tuple[Floats, Floats, PrivacyCertificate, dict[str, Any]]:
     """Return variances, their standard errors, the certificate, and keywords of `result`."""
     rows, flat = call.table(X)
-    less = _noise_of_variances(rows.n_features)
+    less = lambda allowance: allowance.variance_std(rows.n_features)  # noqa: E731
     with call.bounded(rows, bounds, (ddof,), less) as (session, low, high, learned):
         first, second, count = session.answer(moments(low, high))
         n = float(count.value)
@@ -486,7 +475,7 @@ def std(
     Notes
     -----
     **Privacy.** As for `var`: this is the square root of its answer. *Released*, *sensitivity*,
-    *mechanism*: as there. *Charged*: at most (epsilon, delta), once, as "std".
+    *mechanism*: as there.
 
     Examples
     --------
@@ -612,8 +601,7 @@ def covariance(
     **Privacy.** *Released*: bounds, if not stated, then one matrix: the second moment of the
     columns, in units of half the widths of their bounds, with their sums and the number of rows.
     *Sensitivity*: that of rows in a ball of radius sqrt(d), see ``skdp/queries/second_moments.md``.
-    *Mechanism*: symmetrised Wishart or rounded Gaussian noise, whichever is less. *Charged*: at
-    most (epsilon, delta), once, as "covariance".
+    *Mechanism*: symmetrised Wishart or rounded Gaussian noise, whichever is less.
 
     Examples
     --------
@@ -682,7 +670,7 @@ def correlation(X: ArrayLike, *, bounds: Any = "private", **options: Unpack[Opti
     Notes
     -----
     **Privacy.** Computed from what `covariance` releases. *Released*, *sensitivity*, *mechanism*:
-    as there. *Charged*: at most (epsilon, delta), once, as "correlation".
+    as there.
 
     Examples
     --------

@@ -245,7 +245,7 @@ def mst_cost(
     -----
     **Privacy.** *Released*: one number. *Sensitivity*: the smooth sensitivity of the cost when the
     weight of one edge is replaced. *Mechanism*: Cauchy or Student noise, which is pure epsilon-DP,
-    or Laplace noise, which is not. *Charged*: at most (epsilon, delta), once, as "mst_cost".
+    or Laplace noise, which is not.
 
     References
     ----------

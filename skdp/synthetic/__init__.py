@@ -6,8 +6,6 @@ queries, and others of the same kind.
 """
 
 from skdp.synthetic._marginals import DPMarginalSynthesizer
-from skdp.synthetic._mwem import MWEMReleaser
-from skdp.synthetic._online import PrivateMultiplicativeWeights
 from skdp.synthetic._queries import (
     Queries,
     conjunctions,
@@ -17,6 +15,7 @@ from skdp.synthetic._queries import (
     thresholds,
 )
 from skdp.synthetic._small_db import DPEmpiricalCDF, SmallDBReleaser
+from skdp.synthetic._weights import MWEMReleaser, PrivateMultiplicativeWeights
 from skdp.tabular import Bins, Domain
 
 __all__ = [

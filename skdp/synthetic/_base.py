@@ -34,8 +34,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp._docstrings import documenter
 from skdp.base import PrivateMixin, check_integer, refuse_units
 from skdp.base.context import allowed_delta
-from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
-from skdp.budget import Cost, gdp_mu
+from skdp.base.expected_error import ExpectedErrorMixin, Fresh, mean_error, repeated, unanswered
+from skdp.budget import Cost
 from skdp.core import Session
 from skdp.exceptions import warn_at_end
 from skdp.planning import Allowance
@@ -202,8 +202,8 @@ class LearningMixin(PrivateMixin):
     """
 
     domain: Any = field(init=False)
-    domain_source_: dict[Any, str] = field(init=False)
-    learned_ranges_: dict[Any, LearnedRange] = field(init=False)
+    domain_: Domain = field(init=False)
+    _plans: list[ColumnPlan] | None = None
 
     def _learns_some(self, n_columns: int | None) -> bool:
         """Say whether the values of some column are learned or public by its type."""
@@ -216,10 +216,12 @@ class LearningMixin(PrivateMixin):
         # Single columns, pairs, and what is measured again.
         return math.nan if n_features is None else allowance.bins_std(3 * n_features)
 
-    def _deltas(self, n_columns: int | None) -> tuple[float, float]:
+    def _split_delta(self, n_features: int | None = None) -> tuple[float, float]:
         """Return the delta of noise, and that of categories that only one row has."""
-        noise = partial(self._noise_compared, n_features=n_columns)
-        return self._context().split_delta(noise, learns=self._learns_some(n_columns))
+        if n_features is None and hasattr(self, "domain_"):
+            n_features = self.domain_.n_columns
+        noise = partial(self._noise_compared, n_features=n_features)
+        return self._context().split_delta(noise, learns=self._learns_some(n_features))
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
         """Return the cost of one fit, before any data is touched.
@@ -238,20 +240,14 @@ class LearningMixin(PrivateMixin):
             The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian. If the
             domain does not state every column, a part of delta pays for selecting categories.
         """
-        self._context()
-        if n_features is None and hasattr(self, "domain_"):
-            n_features = self.domain_.n_columns
-        epsilon = float(self.epsilon)
-        noise, separate = self._deltas(n_features)
-        mu = gdp_mu(epsilon, noise) if noise else None
-        return Cost(epsilon=epsilon, delta=noise + separate, mu=mu, separate_delta=separate)
+        return super().privacy_cost(n_samples, n_features)
 
     def _learn(
         self, session: Session, plans: Sequence[ColumnPlan] | None, stated: Domain, n: float
     ) -> Domain:
         """Return the domain by which rows are coded: the stated one, or a learned one."""
         labels = stated.names or range(stated.n_columns)
-        self.learned_ranges_ = {}
+        self.learned_ranges_: dict[Any, LearnedRange] = {}
         if plans is None:
             self.domain_source_ = dict.fromkeys(labels, "stated")
             return stated
@@ -342,18 +338,10 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
     """
 
     domain: Any = field(init=False)
-    domain_: Domain = field(init=False)
-    # Over the whole domain, of shape ``domain_.sizes``.
-    weights_: NDArray[np.float64] = field(init=False)
+    weights_: NDArray[np.float64] = field(init=False)  # over the domain, shape ``domain_.sizes``
     _codes: NDArray | None = None  # of released rows, shape (m, n_columns)
     _plans: list[ColumnPlan] | None = None
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        tags.input_tags.allow_nan = True
-        return tags
+    _tags = ("input_tags.string", "input_tags.categorical", "input_tags.allow_nan")
 
     # --- rows ---------------------------------------------------------------------------------
 
@@ -416,13 +404,7 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
                 X, self._plans, named=domain.names is not None, allow_empty=self._allow_empty
             )
         else:
-            rows = check_coded(
-                X,
-                domain,
-                estimator=type(self).__name__,
-                allow_empty=self._allow_empty,
-                one_place=self._one_place(),
-            )
+            rows = check_coded(X, domain, **self._entrance, one_place=self._one_place())
         self._table(np.zeros((0, domain.n_columns), dtype=np.int64))  # raises now, or never
         validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         return rows
@@ -502,9 +484,7 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
             )
         X, _ = table_schema(queries, estimator=type(self).__name__)
         validate_data(self, X, reset=False, skip_check_array=True)
-        codes = public_codes(
-            X, self.domain_, estimator=type(self).__name__, allow_empty=self._allow_empty
-        )
+        codes = public_codes(X, self.domain_, **self._entrance)
         return np.clip(self._cell_fractions(codes), 0.0, 1.0)
 
     # --- before a fit ---------------------------------------------------------------------------
@@ -529,21 +509,15 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
             raise unanswered(self, depends + "each other", bound)
         table, queries = PublicTable(like, domain, n), self._queries(domain)
         exact = table.answers(queries)
-        with rehearsal(self, self._adjacency) as unfitted:
 
-            def error(number: int) -> float:
-                fitted = unfitted(number).fit(table.rows)
-                return float(np.abs(fitted.predict(queries) - exact).max())
+        def error(fresh: Fresh, number: int) -> float:
+            fitted = fresh(number).fit(table.rows)
+            return float(np.abs(fitted.predict(queries) - exact).max())
 
-            return mean_error(error, least=5, most=30)
+        return mean_error(self, error, least=5, most=30)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Draw rows at random from the release, in the form of the fitted table.
-
-        Parameters
-        ----------
-        random_state : int, RandomState or None, default=None
-            Not that of the noise: samples may be repeated.
 
         Returns
         -------

@@ -24,7 +24,7 @@ from skdp.base.callers import reported_steps
 from skdp.confidence import Released
 from skdp.confidence.equations import Noise
 from skdp.confidence.limits import NoiseLimits
-from skdp.core import PrivacyCertificate, Session
+from skdp.core import Session
 from skdp.parameters import Integers, Table
 from skdp.planning import Allowance, row_count
 from skdp.queries import MAX_TABLE, Cells, MarginalCells, Workload, WorstMarginal, row_counts
@@ -425,16 +425,38 @@ class ShareLimits(NoiseLimits):
         return np.clip(self.value - half, 0.0, 1.0), np.clip(self.value + half, 0.0, 1.0)
 
 
-def table_errors(errors: AnswerErrors, domain: Domain) -> dict[tuple[Any, ...], dict[str, float]]:
-    """Return what the attribute `answer_errors_` holds."""
-    sets = sorted(errors.measurements.tables, key=_by_size)
-    found = errors.of_tables()
-    parts = [dict(zip(("noise", "misfit"), found[s], strict=True)) for s in sets]
-    return dict(zip(by_label(sets, domain), parts, strict=True))
+class TablesMixin(LearningMixin):
+    """A fit to noisy tables: their rounds, and what they say of the fitted distribution."""
+
+    def _rounds(
+        self, session: Session, sets: Sequence[Clique], max_cells: int, target: int | None = None
+    ) -> Rounds:
+        """Release the number of rows and the domain; return the rounds, none of which has begun."""
+        total = row_count(session, COUNT)
+        self.domain_ = domain = self._learn(session, self._plans, self.domain_, total)
+        candidates = candidate_sets(sets, domain.sizes, max_cells, strict=False)
+        labels = domain.names or range(domain.n_columns)
+        return Rounds(session, domain.sizes, candidates, max_cells, labels, total, target)
+
+    def _set_fitted(self, rounds: Rounds) -> None:
+        """Set what has been measured, the fitted distribution and its errors."""
+        self._model = rounds.run()
+        self._errors = AnswerErrors(rounds.measurements(), self._model)
+        self.measured_ = by_label(sorted(rounds.measured, key=_by_size), self.domain_)
+        self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
+
+    @property
+    def answer_errors_(self) -> dict[tuple[Any, ...], dict[str, float]]:
+        """How far the tables of the fitted distribution are off, by set of `measured_`."""
+        check_is_fitted(self)
+        sets = sorted(self._errors.measurements.tables, key=_by_size)
+        found = self._errors.of_tables()
+        parts = [dict(zip(("noise", "misfit"), found[s], strict=True)) for s in sets]
+        return dict(zip(by_label(sets, self.domain_), parts, strict=True))
 
 
 @documented
-class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
+class DPMarginalSynthesizer(ReleaserMixin, TablesMixin, BaseEstimator):
     """Differentially private synthetic table with any number of columns, from marginal tables.
 
     First it measures the tables of single columns. Then it chooses and measures tables of two or
@@ -519,7 +541,6 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     L2 if one is replaced. The score of a candidate is the L1 distance between its table and the
     fitted table, minus what noise explains; its sensitivity is 1 and 2. *Mechanism*: discrete
     Laplace or rounded Gaussian noise, whichever is less; the exponential mechanism for choices.
-    *Charged*: at most (epsilon, delta), once, before any noise, to ``budget``.
 
     **Domains that are not stated** are learned for 15% of the allowance (30% with few rows), with
     an equal part for each such column. For text and other categories: the values that enough rows
@@ -577,11 +598,6 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     _in_parts = True
     _n_progress_tasks = 1
 
-    database_: Any = field(init=False)
-    n_samples_: int = field(init=False)
-    measured_: list[tuple[Any, ...]] = field(init=False)
-    privacy_: PrivacyCertificate = field(init=False)
-
     _parameter_table: ClassVar[Table] = {
         "categories": CATEGORIES,
         "max_cells": Integers(8, MAX_WORK),
@@ -603,27 +619,11 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
             sets = list(_sets_of(self.queries, domain))
             candidate_sets(sets, domain.sizes, max_cells)  # every refusal comes before the charge
             rows = self._open_coded(X)
-            names = domain.names or range(domain.n_columns)
-            delta, separate = self._deltas(domain.n_columns)
-            with self._session(rows, delta=delta, separate_delta=separate) as session:
-                total = row_count(session, COUNT)
-                self.domain_ = domain = self._learn(session, self._plans, domain, total)
-                candidates = candidate_sets(sets, domain.sizes, max_cells, strict=False)
-                rounds = Rounds(session, domain.sizes, candidates, max_cells, names, total)
-                self._model = rounds.run()
-                self._errors = AnswerErrors(rounds.measurements(), self._model)
-                self.privacy_ = session.certificate()
+            with self._session(rows) as session:
+                self._set_fitted(self._rounds(session, sets, max_cells))
                 rng = session.post_processing_rng()
-            self.measured_ = by_label(sorted(rounds.measured, key=_by_size), domain)
-            self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
             self.database_ = self._table(self._model.sample(self.n_samples_, rng), rng)
         return self
-
-    @property
-    def answer_errors_(self) -> dict[tuple[Any, ...], dict[str, float]]:
-        """How far the tables of the fitted distribution are off, by set of `measured_`."""
-        check_is_fitted(self)
-        return table_errors(self._errors, self.domain_)
 
     def answers(self, queries: Any) -> Released:
         """Answer linear queries as `predict` does, with standard errors and intervals.

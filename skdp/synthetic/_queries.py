@@ -534,12 +534,6 @@ def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any
     >>> late = linear_queries(lambda row: row["origin"] == "JFK" and row["delay"] > 15)
     >>> late.workload(domain).answers([[10, 20], [30, 40]]).tolist()
     [40]
-
-    A function of few columns is evaluated at their cells only, if they are named.
-
-    >>> late = linear_queries(lambda row: row["delay"] > 15, columns=["delay"])
-    >>> late.workload(domain).answers([[10, 20], [30, 40]]).tolist()
-    [60]
     """
     check_length(q, "q")
     if callable(q):

@@ -92,12 +92,12 @@ MUTANTS = (
         f"{CHARGES}[toy-diagonal]",
     ),
     _m(
-        "a second session without a budget", "synthetic._mwem",
+        "a second session without a budget", "synthetic._weights",
         "rounds = _Rounds(session, plan,", f"rounds = _Rounds({FREE}), plan,",
         f"{CHARGES}[mwem-diagonal]",
     ),
     _m(
-        "a second session on a budget of its own", "synthetic._mwem",
+        "a second session on a budget of its own", "synthetic._weights",
         "rounds = _Rounds(session, plan,",
         f"rounds = _Rounds({FREE}, budget=__import__(\"skdp\").PrivacyBudget(1e3, 0.5)), plan,",
         f"{CHARGES}[mwem-diagonal]",
@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     # --- what a fit learns from -------------------------------------------------------------------
     _m(
-        "MWEM stops when the data are fitted", "synthetic._mwem",
+        "MWEM stops when the data are fitted", "synthetic._weights",
         "            measured.append(measure(t))\n",
         "            measured.append(measure(t))\n"
         "            known = self._plan.workload.answers(self.weights.p) * self._n\n"

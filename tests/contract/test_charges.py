@@ -189,13 +189,13 @@ class AnnouncesLess(Toy):
 class HalfIsCharged(Toy):
     """Charges a cost of its own and opens its session on none."""
 
-    def _session(self, rows, *, epsilon=None, delta=None):
+    def _opened(self, rows, **options):
         if self.budget is not None:
             half = Toy(epsilon=self.epsilon / 2).privacy_cost()
             self.budget.charge(half, estimator="Toy")
         budget, self.budget = self.budget, None
         try:
-            return super()._session(rows)
+            return super()._opened(rows)
         finally:
             self.budget = budget
 

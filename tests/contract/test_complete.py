@@ -22,7 +22,7 @@ from sklearn.pipeline import Pipeline
 
 import skdp
 from skdp.base import PrivateMixin
-from skdp.neighbors import _base as base
+from skdp.neighbors import _density as base
 from tests.folding import each
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -42,7 +42,6 @@ class Toy(TransformerMixin, PrivateMixin, BaseEstimator):
             low, high = check_bounds(self.bounds, rows.n_features)
             with self._session(rows) as session:
                 self.mean_ = session.answer(Mean(box_of(session, low, high)), self._share(X)).value
-                self.privacy_ = session.certificate()
         return self
 
     def _share(self, X: Any) -> float | None:
@@ -87,7 +86,6 @@ class ToyRatio(PrivateMixin, BaseEstimator):
             self.low_, self.high_ = check_bounds(self.bounds, rows.n_features)
             with self._session(rows) as session:
                 self.mean_ = session.answer(Mean(self._view(session))).value
-                self.privacy_ = session.certificate()
             self.public_mean_ = np.clip(public, self.low_, self.high_).mean(axis=0)
         return self
 
@@ -149,5 +147,4 @@ class OneRelease(PrivateMixin, BaseEstimator):
             rows = self._open(X)
             with self._session(rows) as session:
                 self.answer_ = self.ask(session)
-                self.privacy_ = session.certificate()
         return self

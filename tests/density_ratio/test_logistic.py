@@ -20,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skdp import DPLogisticRatio, PrivacyBudget
 from skdp.audit import neighbour_check, replay_check
 from skdp.density_ratio import stack_samples
-from skdp.density_ratio._logistic import ridge_rule
+from skdp.density_ratio._ratio import ridge_rule
 from tests.folding import each
 
 RELATIONS = ["replace_one", "add_or_remove_one"]

@@ -17,9 +17,8 @@ from sklearn.pipeline import make_pipeline
 
 from skdp import DPHistogramDensity, DPKernelDensity, DPMinMaxScaler, PrivacyBudget
 from skdp.budget import gdp_mu
-from skdp.neighbors import _base, _kde
-from skdp.neighbors._base import Lattice, axis_kernel
-from skdp.neighbors._histogram import auto_bins
+from skdp.neighbors import _density, _kde
+from skdp.neighbors._density import Lattice, auto_bins, axis_kernel
 from skdp.neighbors._kde import criterion
 from tests.folding import each
 
@@ -370,7 +369,7 @@ def test_grids_too_large_are_refused_with_numbers_and_for_free(monkeypatch):
         ValueError, match=r"bandwidth must be at least 0.0\d+ .* 128 x 128 = 16,384"
     ):
         density.fit(rows)
-    least = _base.least_bandwidth((np.zeros(2), np.ones(2)), 0.8, _base.MOST_CENTERS)
+    least = _density.least_bandwidth((np.zeros(2), np.ones(2)), 0.8, _density.MOST_CENTERS)
     assert math.prod(Lattice.sizes((np.zeros(2), np.ones(2)), least, 0.8)) <= 2000
     with pytest.raises(ValueError, match="bandwidth"):
         density.set_params(bandwidth=0.97 * least).fit(rows)
@@ -403,7 +402,7 @@ def test_lattices(d):
         np.testing.assert_array_equal(axis, again)
     slow = np.exp(-((centers[:, None] - centers) ** 2).sum(axis=2) / (2 * 0.7**2))
     np.testing.assert_allclose(
-        lattice.gram(0.7, bounds) / _base.peak(bounds, 0.7), slow, atol=1e-12
+        lattice.gram(0.7, bounds) / _density.peak(bounds, 0.7), slow, atol=1e-12
     )
     for edge, axis in zip(lattice.edges(), lattice.axes, strict=True):
         np.testing.assert_allclose(edge[:-1] / 2 + edge[1:] / 2, axis, atol=1e-12)

@@ -25,7 +25,7 @@ from skdp.synthetic import (
     parities,
     thresholds,
 )
-from skdp.synthetic._mwem import WIDER, Weights, Wider, _View
+from skdp.synthetic._weights import WIDER, Weights, Wider, _View
 from tests.folding import each
 
 RNG = np.random.default_rng(0)

@@ -20,7 +20,7 @@ from skdp.core.transcript import record
 from skdp.exceptions import BudgetExceededError, PrivacyLeakError
 from skdp.queries import MarginalCells, row_counts
 from skdp.synthetic import Domain, PrivateMultiplicativeWeights, conjunctions
-from skdp.synthetic._online import _LIVE
+from skdp.synthetic._weights import _LIVE
 from skdp.tabular import Rows
 from tests.folding import each
 
