@@ -23,7 +23,7 @@ from skdp._docstrings import shared_texts
 from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.core import Mean, ScaledBox, Session
-from skdp.exceptions import warn_caller
+from skdp.exceptions import warn_at_end, warn_caller
 from skdp.parameters import check_bounds, check_classes, check_size, naming
 from skdp.planning import Allowance, bounds_in, learned_before, row_count, weight_bound_in
 from skdp.queries import (
@@ -463,7 +463,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
             if hasattr(self, "bounds_"):
                 text = _SHARES_OF_FEW
             text = text.format(type(self).__name__, len(classes))
-            warn_caller(text)
+            warn_at_end(text)
         return self
 
     def _fit_constant(self, session: Session, n_classes: int) -> None:

@@ -33,6 +33,7 @@ FITTED = (
     "n_distinct_",
     "n_iter_",
     "residual_scale_",
+    "weight_bound_",
 )
 
 
