@@ -194,10 +194,10 @@ class DPLinearDiscriminantAnalysis(
             session, scores, typical, signal, counts, start.spread
         )
 
-    def _fit_constant(self, session: Session, n_classes: int) -> None:
-        super()._fit_constant(session, n_classes)
-        most = max(min(n_classes - 1, self.n_features_in_), 0)
-        size = most if self.n_components is None else min(self.n_components, most)
+    def _fit_constant(self, session: Session, n_classes: int, most: float | None = None) -> None:
+        super()._fit_constant(session, n_classes, most)
+        largest = max(min(n_classes - 1, self.n_features_in_), 0)
+        size = largest if self.n_components is None else min(self.n_components, largest)
         self.explained_variance_ratio_ = np.zeros(size)
 
     def _estimated(self, covariance: Floats) -> Floats:

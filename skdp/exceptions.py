@@ -164,12 +164,13 @@ def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(text, category, stacklevel=outside_level())
 
 
-_LATE: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("late", default=None)
+# What a fit holds back; None outside of fits, and where warnings are turned off.
+LATE: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("late", default=None)
 
 
 def warn_at_end(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the first caller outside skdp; inside a fit, when what it paid for is kept."""
-    late = _LATE.get()
+    late = LATE.get()
     if late is None:
         warn_caller(text, category)
     else:
@@ -183,11 +184,11 @@ def warnings_at_end() -> Iterator[None]:
     A filter may make errors of warnings, and an error inside a fit undoes it.
     """
     late: list[tuple[str, type[Warning]]] = []
-    outer = _LATE.set(late)
+    outer = LATE.set(late)
     try:
         yield
     finally:
-        _LATE.reset(outer)
+        LATE.reset(outer)
     for text, category in late:
         warn_caller(text, category)
 

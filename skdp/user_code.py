@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skdp.core.noise import lent_generators
+from skdp.exceptions import LATE
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter, Share
@@ -75,14 +76,17 @@ _SILENCE = _Silence()
 
 @contextmanager
 def suppress_warnings() -> Iterator[None]:
-    """Turn warnings off, because they may quote rows."""
+    """Turn warnings off, because they may quote rows, and how many there are tells of rows."""
     user = object()
+    # What the outer fit holds back is said when warnings are on again.
+    outer = LATE.set(None)
     with np.errstate(all="ignore"):
         try:
             _SILENCE.enter(user)
             yield
         finally:
             _SILENCE.leave(user)
+            LATE.reset(outer)
 
 
 # --- printed output -----------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import numbers
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -25,7 +24,7 @@ from skdp.budget import Cost, gdp_mu
 from skdp.confidence import Released
 from skdp.confidence.equations import new_key
 from skdp.core import PrivacyCertificate, Release, Session
-from skdp.exceptions import BudgetExceededError, outside_level
+from skdp.exceptions import BudgetExceededError, warn_at_end
 from skdp.parameters import Integers, check_kinds, check_parameter, naming
 from skdp.planning import Allowance
 from skdp.queries import (
@@ -448,7 +447,7 @@ class DPGroupBy(BaseEstimator):
                     f"Rows in which {missing} is missing, if there are any, are left out"
                 )
             for text in intervals.remarks(self, aggregates, releases.unclear, columns):
-                warnings.warn(text, stacklevel=outside_level())
+                warn_at_end(text)
         return self
 
     def _checked(self, table: Any, context: CallContext, aggregates: list[Aggregate]) -> Any:

@@ -138,12 +138,17 @@ def _measured(
     return Standard(middle + mean.value * half, scale, spread, hidden, clear)
 
 
+def label_counts(n_classes: int, most: float | None) -> Any:
+    """Return the query of the rows of each class, or of their weights."""
+    name = "counts of labels" if most is None else "weights of labels"
+    return row_counts(Labels(n_classes), name, most)
+
+
 def class_counts(
     session: Session, n_classes: int, most: float | None = None
 ) -> tuple[Floats, float]:
     """Return the number of rows of each class, at least 1, and the noise of a count."""
-    name = "counts of labels" if most is None else "weights of labels"
-    query = row_counts(Labels(n_classes), name, most)
+    query = label_counts(n_classes, most)
     first = session.answer(query, COUNT_SHARE)
     counts, std = np.array(first.value), float(first.std)
     if std > _COUNTS_WELL * max(float(counts.sum()), 1.0) / n_classes:
@@ -456,7 +461,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
                 self._fit(session, public, len(classes), **options)
             else:
                 self._forget()
-                self._fit_constant(session, len(classes))
+                self._fit_constant(session, len(classes), options.get("most"))
             self._shift = self._shift_to(self._priors)
         if self._constant is not None:  # decided by what is released, so a warning may tell it
             text = _FEW_CLASSES if len(classes) < 2 else _SHARES_ONLY
@@ -466,15 +471,15 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
             warn_at_end(text)
         return self
 
-    def _fit_constant(self, session: Session, n_classes: int) -> None:
+    def _fit_constant(self, session: Session, n_classes: int, most: float | None = None) -> None:
         """Predict the shares of the classes, for which enough of the allowance is left."""
         self._constant = np.zeros(1)
         if n_classes > 1:
-            query = row_counts(Labels(n_classes), "counts of labels")
-            released = session.answer(query)
-            self.class_count_ = np.maximum(released.value, 1.0)
+            released = session.answer(label_counts(n_classes, most))
+            counts = np.maximum(released.value, 1.0)
+            self.class_count_ = counts if most is None else counts * most
             # Shares that noise hides are shrunk to equal ones: a class with a noisy 0 may be large.
-            logs = np.log(self.class_count_ + float(released.std))
+            logs = np.log(counts + float(released.std))
             self._constant = logs[1:] - logs[:1] if n_classes == 2 else logs
 
     @property

@@ -13,6 +13,7 @@ import json
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from joblib.hashing import Hasher
@@ -38,7 +39,7 @@ from skdp.budget.urls import check_public
 from skdp.exceptions import BudgetExceededError, LedgerError, PrivacyLeakError, SealedBudgetError
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord, check_plan, total
 from skdp.loss.composition import parts_cost
-from skdp.loss.conversions import check_delta, check_positive, exact, exact_shares
+from skdp.loss.conversions import Amount, check_delta, check_positive, exact, exact_shares
 from skdp.parameters import FLAG, check_parameter
 
 _GLANCE = 0.05  # seconds that repr waits for another process's transaction
@@ -388,8 +389,13 @@ class PrivacyBudget:
         return self._account.remaining_at(known), when
 
     def _statement(self, last: int | None = None) -> Statement:
-        plain = self._account.plain() if self._account.accountant.stateful else None
-        return self._ledger.read(lambda ledger: Statement.read(ledger, last, plain=plain))
+        stateful = self._account.accountant.stateful
+        known = Amount() if stateful else None
+        statement: Statement = self._ledger.read(
+            lambda ledger: Statement.read(ledger, last, plain=known)
+        )
+        # Read after the rows, so that what was charged meanwhile counts.
+        return replace(statement, charged=self._account.plain()) if stateful else statement
 
     def curve(self, deltas: Iterable[float]) -> list[float]:
         """Return the epsilon of all charges so far at each delta, rounded up.

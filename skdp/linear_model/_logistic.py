@@ -22,6 +22,7 @@ from skdp.base.classifiers import (
     Floats,
     LabelledClassifier,
     Standard,
+    label_counts,
     learning_size,
     standard_for_classes,
 )
@@ -32,12 +33,10 @@ from skdp.loss.conversions import check_positive, gdp_delta, gdp_mu, pure_epsilo
 from skdp.parameters import FLAG, Reals, Table, columns_of_bounds
 from skdp.planning import Allowance
 from skdp.queries import (
-    Labels,
     LogisticObjective,
     StandardBall,
     least_tau,
     objective_std,
-    row_counts,
     slope_bound,
 )
 
@@ -408,7 +407,7 @@ class DPLogisticRegression(LabelledClassifier):
             bounds = self.bounds_
             self._forget()
             self.bounds_ = bounds
-            self._fit_constant(session, n_classes)
+            self._fit_constant(session, n_classes, most)
             return
         if start is not None:
             n_logits = n_classes if more else 1
@@ -461,13 +460,12 @@ class DPLogisticRegression(LabelledClassifier):
         """Release the rows of each class, centers and scales; return also the noise of counts."""
         low, high = self.bounds_
         d = low.size
-        name = "counts of labels" if most is None else "weights of labels"
-        query = row_counts(Labels(n_classes), name, most)
+        query = label_counts(n_classes, most)
         allowed = float(session.remaining)
         release = session.answer(query, _COUNT_SHARES[0] * allowed)
         counts, spread = release.value, float(release.std)
         if spread * n_classes > _COUNT_NOISE * max(float(counts.sum()), 1.0):
-            more = session.answer(query, _COUNT_SHARES[1] * allowed, name=f"{name}, again")
+            more = session.answer(query, _COUNT_SHARES[1] * allowed, name=f"{query.name}, again")
             part = spread**2 / (spread**2 + float(more.std) ** 2)  # weighted by inverse variances
             counts, spread = (
                 counts + part * (more.value - counts),
@@ -513,8 +511,8 @@ class DPLogisticRegression(LabelledClassifier):
             logs = -np.log(shares)
         return offset + (logs[1:] - logs[:1] if offset.size == 1 else logs - logs.mean())
 
-    def _fit_constant(self, session: Session, n_classes: int) -> None:
-        super()._fit_constant(session, n_classes)
+    def _fit_constant(self, session: Session, n_classes: int, most: float | None = None) -> None:
+        super()._fit_constant(session, n_classes, most)
         if n_classes > 1:
             assert self._constant is not None
             self._constant = self._moved(self._constant, self.class_count_)

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
@@ -486,12 +487,14 @@ def flat_columns(values: Any, name: str) -> tuple[list[Any], bool]:
         and not (typed or isinstance(values, str | bytes | bytearray | memoryview))
     )
     with reading():
-        read = object_rows if of_cells else np.asanyarray
+        # A class without a type of its own may take one from its cells, too.
+        own = any(hasattr(values, name) for name in ("dtype", "typecode", "format"))
+        read: Any = (
+            object_rows if of_cells else partial(np.asanyarray, dtype=None if own else object)
+        )
         array = run_isolated(lambda: read(values), None, no_restart)
     if array is None or array.ndim not in (1, 2):
         return [], False
-    if not any(hasattr(values, own) for own in ("dtype", "typecode", "format")):
-        array = array.astype(object)  # its class may have taken the type from its cells
     if array.ndim == 1:
         return [array], False
     if type(array) is np.matrix:

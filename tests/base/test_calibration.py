@@ -249,5 +249,8 @@ def test_few_rows_with_learned_bounds_get_the_shares_of_classes(delta):
         assert not hasattr(model, "coef_") and model.bounds_[0].shape == (4,)
         losses.append(log_loss(model.predict_proba(X), y))
     assert np.mean(losses) < 1.25
+    weights = np.where(y == 0, 0.0, 1.0)
+    model.set_params(epsilon=1.0).fit(X, y, sample_weight=weights)
+    assert model.class_count_[0] < model.class_count_[1:].min() / 2
     stated = DPLogisticRegression(epsilon=0.3, delta=delta, classes=[0, 1, 2], bounds=(-3, 5))
     assert hasattr(stated.fit(X, y), "coef_")

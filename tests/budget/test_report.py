@@ -13,6 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import skdp
 from skdp import PrivacyBudget, statistics
+from skdp.exceptions import LedgerError
 
 
 def report(budget, folder, certificates=()):
@@ -80,6 +81,18 @@ def test_a_changed_ledger_is_not_called_sound(rows, tmp_path):
     page, facts = report(budget, tmp_path)
     assert any(finding["level"] == "wrong" for finding in facts["verified"])
     assert "NOT sound" in page
+
+
+def test_a_ledger_with_a_trigger_is_not_signed(rows, tmp_path):
+    """Even if it was made after the budget was opened: it may delete charges as they come."""
+    budget = PrivacyBudget(4.0, ledger=tmp_path / "l.budget")
+    statistics.mean(rows, bounds=(-4, 4), epsilon=0.5, budget=budget)
+    with sqlite3.connect(tmp_path / "l.budget") as connection:
+        connection.execute(
+            "CREATE TRIGGER t AFTER INSERT ON charges BEGIN DELETE FROM charges; END"
+        )
+    with pytest.raises(LedgerError, match="triggers"):
+        report(budget, tmp_path)
 
 
 def test_what_is_no_certificate_is_refused(rows, tmp_path):

@@ -32,12 +32,34 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.tree import DecisionTreeClassifier
 
-from skdp import PrivacyBudget
+from skdp import DPMinMaxScaler, DPSubsampleAggregate, PrivacyBudget
 from skdp.audit import audit, neighbour_check
 from skdp.core.transcript import record, replay
 from tests.folding import each
 
 # --- nothing raises or is said because of rows ----------------------------------------------------
+
+
+class ScalesLargeRows(RegressorMixin, BaseEstimator):
+    """A block's model with a private step of its own for the rows that it has."""
+
+    def fit(self, X, y):
+        if len(large := X[X[:, 0] > 5]):
+            DPMinMaxScaler().fit(large)
+        self.mean_ = float(np.mean(y))
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.mean_)
+
+
+def test_warnings_of_blocks_are_not_said_later(recwarn):
+    """As many as blocks with a large row would tell of these rows."""
+    X = np.linspace(0, 1, 200)[:, None]
+    y, X[:3] = X[:, 0].copy(), 9.0
+    options = {"epsilon": 0.1, "delta": 0.0, "bounds": (0, 1), "public": np.full((5, 1), 0.5)}
+    DPSubsampleAggregate(ScalesLargeRows(), **options).fit(X, y)
+    assert not [w for w in recwarn if "DPMinMaxScaler" in str(w.message)]
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from skdp import (
     DPGridSearchCV,
     DPKMeans,
     DPLogisticRegression,
+    DPMinMaxScaler,
     DPRandomizedSearchCV,
     DPRidge,
     DPStandardScaler,
@@ -83,6 +84,18 @@ def test_nothing_but_the_winner_is_kept():
     # The winner's own certificate is that of the search: what its release cost.
     assert model.best_estimator_.privacy_ == model.privacy_
     assert b"StandIn" not in pickle.dumps(model)
+
+
+def test_warnings_of_runs_are_not_said_later():
+    """As many as runs would tell their number, which is secret; scalers warn when a fit ends."""
+    model = make_pipeline(DPMinMaxScaler(), DPNearestCentroid(classes=[0, 1]))
+    grid = {"dpnearestcentroid__bounds": [(0, 1), (-1, 1)]}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        DPGridSearchCV(model, grid, n_runs=3, epsilon=3.0, delta=1e-6).fit(X, Y)
+        assert not [w for w in caught if "may be far off" in str(w.message)]
+        DPMinMaxScaler(epsilon=0.1).fit(X)
+    assert [w for w in caught if "may be far off" in str(w.message)]
 
 
 def test_a_refit_of_the_winner_is_charged_to_the_users_budget():

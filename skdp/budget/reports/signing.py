@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from skdp._version import __version__
 from skdp.budget.reports.html import grouped_releases, html_table
+from skdp.budget.schema import check_columns, check_tables
 from skdp.budget.urls import without_literals
-from skdp.budget.verification import UNKNOWABLE, verify
+from skdp.budget.verification import UNKNOWABLE, rows_of, verify
 from skdp.loss.conversions import attacker_sentence
 
 if TYPE_CHECKING:
@@ -246,7 +247,10 @@ def report_facts(budget: PrivacyBudget, certificates: Any) -> dict[str, Any]:
         numbers.setdefault(_key(c.estimator, c.releases), []).append(c)
     fits = [_fit_facts(*fit, numbers) for fit in _fits_of("", certificates)]
     steps = {fit["charge"]: fit["step"] for fit in fits if fit.get("charge")}
-    with contextlib.closing(budget._ledger.snapshot()) as copy:
+    named = rows_of(budget.ledger) if budget.ledger else contextlib.nullcontext()
+    with contextlib.closing(budget._ledger.snapshot()) as copy, named:
+        check_tables(copy)
+        check_columns(copy)
         findings = verify(copy)
     spent, left = budget.spent, budget.remaining
     curve = [
