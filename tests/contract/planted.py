@@ -512,7 +512,7 @@ MUTANTS = (
     _m(
         "logits of rows are not clipped", "queries.views",
         "return super().map(self.gradient.logits(q))",
-        "return np.rint(np.clip(self.gradient.logits(q), -1e5, 1e5) / self.grid[0])",
+        "return super() and np.rint(np.clip(self.gradient.logits(q), -1e5, 1e5) / self.grid[0])",
         f"{ATTAINED}[label gradient of long logits]",
     ),
     Mutant(
