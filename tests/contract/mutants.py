@@ -23,7 +23,9 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -76,6 +78,16 @@ def says(code: CodeType, *, inside: bool = True) -> tuple[Any, ...]:
     return code.co_code, code.co_flags, names, tuple(constants)
 
 
+@cache
+def living_functions() -> dict[str, list[FunctionType]]:
+    """Return the functions of this process by their file: forks have the same ones."""
+    found = defaultdict(list)
+    for one in gc.get_objects():
+        if type(one) is FunctionType:
+            found[one.__code__.co_filename].append(one)
+    return found
+
+
 def plant(mutant: Mutant) -> None:
     """Give the functions of this process the code of the mutant's text."""
     file = importlib.import_module(mutant.module).__file__
@@ -88,12 +100,11 @@ def plant(mutant: Mutant) -> None:
         if says(one) != says(other)
     }
     found = set()
-    for one in gc.get_objects():
-        if type(one) is FunctionType and one.__code__.co_filename == file:
-            place = one.__code__.co_qualname, one.__code__.co_firstlineno
-            if place in changed:
-                one.__code__ = changed[place]
-                found.add(place)
+    for one in living_functions()[str(file)]:
+        place = one.__code__.co_qualname, one.__code__.co_firstlineno
+        if place in changed:
+            one.__code__ = changed[place]
+            found.add(place)
     if not changed or found != changed.keys():
         raise NotPlanted(f"{mutant.name!r}: nothing has the code of {changed.keys() - found}")
 
@@ -131,6 +142,10 @@ class _Forks:
         if session.testsfailed:  # while they were collected: pytest says so
             return None
         items = {item.nodeid: item for item in session.items}
+        for mutant in self.mutants:
+            importlib.import_module(mutant.module)
+        living_functions()
+        gc.freeze()  # what a fork looks at is copied for it
         for mutant in self.mutants:
             if unknown := set(nodes(mutant.tests)) - items.keys():
                 raise NotPlanted(f"{mutant.name!r} has no tests {sorted(unknown)}")

@@ -106,19 +106,19 @@ BUGS = (
     ),
     # --- scales -----------------------------------------------------------------------------------
     _bug(
-        "Laplace noise has a quarter of its scale", "core.mechanisms",
-        "samplers.discrete_laplace(scale,", "samplers.discrete_laplace(scale / 4,",
+        "Laplace noise has half of its scale", "core.mechanisms",
+        "samplers.discrete_laplace(scale,", "samplers.discrete_laplace(scale / 2,",
         f"{SCALES}test_noise[pure]",
     ),
     _bug(
-        "K-norm noise has a quarter of its scale", "core.mechanisms",
+        "K-norm noise has half of its scale", "core.mechanisms",
         "samplers.k_norm(d, scale,",
-        "samplers.k_norm(d, scale / 4,",
+        "samplers.k_norm(d, scale / 2,",
         f"{SCALES}test_noise[pure]",
     ),
     _bug(
-        "Gaussian noise has a quarter of its sigma", "core.mechanisms",
-        "samplers.rounded_gaussian(scale,", "samplers.rounded_gaussian(scale / 4,",
+        "Gaussian noise has half of its sigma", "core.mechanisms",
+        "samplers.rounded_gaussian(scale,", "samplers.rounded_gaussian(scale / 2,",
         f"{SCALES}test_noise[gaussian]",
     ),
     _bug(
@@ -141,9 +141,19 @@ BUGS = (
         f"{SCALES}test_noise[gaussian]",
     ),
     _bug(
-        "Wishart noise has a quarter of its scale", "queries.second_moments",
-        "scale = size / (2 * epsilon)", "scale = size / (8 * epsilon)",
+        "Wishart noise has half of its scale", "queries.second_moments",
+        "scale = size / (2 * epsilon)", "scale = size / (4 * epsilon)",
         f"{SCALES}test_symmetric_matrices[pure]",
+        f"{SCALES}test_symmetric_matrices[gaussian]",
+    ),
+    _bug(
+        "a matrix under half the Laplace noise", "queries.second_moments",
+        "            scale = size / epsilon\n", "            scale = size / (2 * epsilon)\n",
+        f"{SCALES}test_symmetric_matrices[pure]",
+    ),
+    _bug(
+        "a matrix under half the Gaussian noise", "queries.second_moments",
+        "scale = sigma_up(size, level)", "scale = sigma_up(size / 2, level)",
         f"{SCALES}test_symmetric_matrices[gaussian]",
     ),
     _bug(
