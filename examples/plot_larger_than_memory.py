@@ -102,6 +102,6 @@ for i, (name, fitted) in enumerate(fits.items()):
     axis.bar(np.arange(3) + i * width, np.abs(fitted.components_[0]), width, label=name)
 axis.set_xticks(np.arange(3) + 0.4 - width / 2, names)
 axis.set_ylabel("first component")
-axis.legend(loc="lower right")
+figure.legend(loc="outside upper center", ncols=3)
 figure.savefig(args.output)
 folder.cleanup()
