@@ -58,7 +58,7 @@ budget = PrivacyBudget(3.0, 1e-5)
 
 def unfitted() -> DPPCA:
     """Return the same estimator for each engine."""
-    return DPPCA(2, norm_bound=3.0, center=0.0, delta=1e-6, budget=budget)
+    return DPPCA(2, norm_bound=3.0, center=0.0, delta=1e-7, budget=budget)
 
 
 fits = {"threads": unfitted().fit(read_parquet(folder.name, columns=names))}
@@ -102,6 +102,6 @@ for i, (name, fitted) in enumerate(fits.items()):
     axis.bar(np.arange(3) + i * width, np.abs(fitted.components_[0]), width, label=name)
 axis.set_xticks(np.arange(3) + 0.4 - width / 2, names)
 axis.set_ylabel("first component")
-axis.legend()
+figure.legend(loc="outside upper center", ncols=3)
 figure.savefig(args.output)
 folder.cleanup()

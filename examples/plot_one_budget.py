@@ -80,7 +80,8 @@ chance = model.predict_proba(split.X_test)[:, 0]
 score = metrics.roc_auc_score(
     split.y_test, chance, labels=["on time", "late"], budget=split.test_budget
 )
-print("area under the ROC curve", score, score.population_interval(0.95))
+low, high = score.population_interval(0.95)
+print(f"area under the ROC curve {score:.2f} ({low:.2f} to {high:.2f})")
 
 # %%
 # On the left the clusters, in miles and minutes, as large as their counts. On the right by how much

@@ -131,7 +131,7 @@ def measured(fitted: Any) -> tuple[float, float]:
 BLOCKS = [30, 100] if arguments.quick else [10, 30, 100]
 SINGLE = [*BLOCKS, 300, 1000, 3000]  # models of one block cost less time than all of them
 EPSILONS = [0.3, 1.0] if arguments.quick else [0.3, 1.0, 10.0]
-FIXED = 30
+FIXED = 100
 
 chosen, first = model.n_blocks_, measured(model)  # by the fit above
 everything = measured(HistGradientBoostingClassifier(random_state=0).fit(private, y_private))

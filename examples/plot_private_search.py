@@ -82,7 +82,7 @@ search = DPGridSearchCV(
     budget=budget,
 )
 print("before any row is read:", search.privacy_cost())
-print("of which a run has:", search.run_cost())
+print(f"of which a run has: epsilon {search.run_cost().epsilon:.2f}")
 search.fit(X, late, groups=planes)
 for charge in budget.charges:
     print(f"charged: {charge.estimator}, epsilon {charge.epsilon:g}, delta {charge.delta:g}")

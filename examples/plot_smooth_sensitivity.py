@@ -302,11 +302,11 @@ jitter = np.linspace(-0.25, 0.25, REPEATS)
 for level, (q, value) in enumerate(zip(LEVELS, exact, strict=True)):
     shade = plt.get_cmap("viridis")(level / len(LEVELS))
     ax.axhline(value, color=shade, lw=1, ls="--")
-    place = "top" if q == 0.25 else "bottom"  # 25% and 50% are near each other
+    place = "top" if q == 0.05 else "bottom"  # 5% and 25% are near each other
     ax.text(len(epsilons) - 0.6, value, f"{q:.0%}", color=shade, va=place, fontsize=9)
     for i in range(len(epsilons)):
         ax.scatter(i + jitter, released[i, :, level], color=shade, s=10)
-ax.set_yscale("symlog", linthresh=100)
+ax.set_yscale("symlog", linthresh=10)
 ax.set_xticks(range(len(epsilons)), [f"{e:g}" for e in epsilons])
 style(
     ax,

@@ -35,7 +35,7 @@ from scipy.stats import norm
 
 from skdp import DPLogisticRatio, DPuLSIF
 from skdp.density_ratio import stack_samples
-from skdp.exceptions import PublishedRowsWarning
+from skdp.exceptions import LargeDeltaWarning, PublishedRowsWarning
 
 parser = argparse.ArgumentParser(description="Reproduce the experiment on private uLSIF.")
 parser.add_argument("--draws", type=int, default=60, help="draws behind the table")
@@ -151,6 +151,7 @@ def variants(E: Floats, D: Floats, plain: dict[str, Any], epsilon: float) -> dic
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PublishedRowsWarning)
+        warnings.simplefilter("ignore", LargeDeltaWarning)
         found: dict[str, Fit] = {name: model.fit(X, y).predict for name, model in models.items()}
     for name, (centers, sigma, _, coef) in plain.items():
         found[f"uLSIF, centres from {name}"] = partial(weigh, centers, sigma, coef)
@@ -261,5 +262,7 @@ for ax in axes.flat:
     ax.plot(seen, np.full(len(seen), 0.06), "|", color="0.4", ms=8)
     ax.set(xlim=(-1.0, 4.0), ylim=(0.0, 5.5))
     ax.legend(fontsize=8, loc="upper left")
+for ax in axes[1]:
+    ax.set_xlabel("x")
 figure.savefig(arguments.output, dpi=120)
 print(f"\nfigure: {arguments.output}")

@@ -273,6 +273,7 @@ def _completed(doc: str, item: Any, owner: str) -> str:
                     made[section] += f"{line}\n"
     elif not inspect.isclass(item) and not {"Returns", "Yields"} & sections.keys():
         answer = str(inspect.signature(item).return_annotation)
+        answer = re.sub(r"\bnp\.bool_", "bool", answer)  # reStructuredText reads a link in `bool_`
         text = f"self : {owner}" if answer == "Self" else _RETURNS.get(item.__name__, answer)
         made["Returns"] = f"{text}\n"
         if answer in ("None", str(inspect.Signature.empty)):

@@ -32,7 +32,7 @@ CHECK = """(() => {
     what + ': <' + node.localName + ' class="' + (node.getAttribute('class') || '') + '"> ' +
     (node.textContent || node.src || '').trim().slice(0, 60).replace(/\\s+/g, ' '));
   const scrolls = node => {
-    for (let at = node; at && at !== document.body; at = at.parentElement)
+    for (let at = node; at && !at.matches('body, .bd-article-container'); at = at.parentElement)
       if (getComputedStyle(at).overflowX !== 'visible') return true;
     return false;
   };
