@@ -810,6 +810,10 @@ class PrivacyBudget:
     def to_frame(self) -> Any:
         """Return all charges as a pandas DataFrame, indexed by their numbers.
 
+        Returns
+        -------
+        frame : pandas.DataFrame
+
         Raises
         ------
         ImportError

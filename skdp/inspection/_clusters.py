@@ -335,6 +335,7 @@ class _Sizes:
     std: float
 
 
+@shared_texts
 @dataclass(frozen=True, eq=False)
 class ClusterTable:
     """Clusters in the columns of a pipeline's input; made by `cluster_table`.

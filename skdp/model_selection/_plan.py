@@ -89,6 +89,7 @@ class PlannedCharge:
 _HEAD = ("step", "estimator", "times", "epsilon", "delta", "expected error", "note")
 
 
+@shared_texts
 class ChargePlan(Sequence[PlannedCharge]):
     """The future charges, in the order of the steps, and their sum.
 

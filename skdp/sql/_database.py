@@ -222,8 +222,11 @@ class PrivateDatabase:
 
         Parameters
         ----------
-        query, epsilon, delta, max_keys_per_unit, max_rows_per_unit, bounds, key_method
-            As in `sql`.
+        query : str
+        epsilon, delta : float or None, default=None
+        max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
+        bounds : dict, default=None
+        key_method : str, default="auto"
         rows_per_key : float, default=None
             Approximate number of rows of a key, for the errors of means and quantiles.
 

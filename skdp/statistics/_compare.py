@@ -28,6 +28,7 @@ _OF_COLUMNS = (
 _PAIRS = "compare: first has one number; give second, or an answer with one number for each group"
 
 
+@shared_texts
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """Differences of released numbers; made by `compare`.
