@@ -224,7 +224,7 @@ def _replay(normal: bool, n: int, log: list[list[int]]) -> list[Fraction]:
                 again.append(k)
             else:
                 maybe.append((k, x, byte, at))
-        words = log.pop(0)
+        words = log.pop(0) if maybe else []
         assert len(words) == len(maybe)
         for (k, x, byte, (ax, count, factor)), w in zip(maybe, words, strict=True):
             if mpmath.mpf((byte << 64) + w) / mpmath.mpf(2) ** 72 >= factor * weight(ax) / count:

