@@ -342,7 +342,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         kind = getattr(getattr(X, "dtype", None), "kind", "")
         if kind in ("U", "S") and self.strategy not in _NUMERIC:
             raise ValueError(
-                f"{type(self).__name__} does not support data with dtype {X.dtype}: a missing cell "
+                f"{type(self).__name__} does not support data with dtype {kind!r}: a missing cell "
                 "would be text. Take an array of numbers, or of text with dtype object"
             )
         if kind in ("f", "i", "u") and isinstance(self.missing_values, str):

@@ -97,6 +97,12 @@ def is_asked_by(module: str) -> bool:
     return any(_module(frame) == module for frame in _frames(sys._getframe(1)))
 
 
+def is_asked_with(module: str, argument: str) -> bool:
+    """Say whether a function of a module among the callers of this fit was given an argument."""
+    frames = (frame for frame in _frames(sys._getframe(1)) if _module(frame) == module)
+    return any(frame.f_locals.get(argument) is not None for frame in frames)
+
+
 def refused_for_users(splitter: Any) -> tuple[str, str]:
     """Return the name of a splitter that is refused for budgets of users, and why; else ""."""
     for kind in type(splitter).__mro__:

@@ -39,6 +39,7 @@ from skdp.base.callers import (
     check_caller,
     check_folds_of_caller,
     is_asked_by,
+    is_asked_with,
     refuse_weights,
     rows_asked_for,
     tell_callbacks,
@@ -595,11 +596,27 @@ _OF_OTHERS = (
     "charged."
 )
 
+_BAGGING = "sklearn.ensemble._bagging"
+_OF_BAGGING = (
+    "{name}: Bagging draws rows by their weights, over the sum of all weights, so one weight moves "
+    "what every row is drawn for, and no ledger sees it. Leave sample_weight out. Nothing was "
+    "charged for this fit."
+)
+_OF_COUNTS = (
+    "{name}: in Bagging weights are the numbers of times that rows are drawn. Say how many count: "
+    "{name}(weight_bound=...). Nothing was charged for this fit."
+)
+
 
 def check_weight_bound(estimator: Any) -> Any:
     """Return the bound of weights, stated or "private"; its range is checked with parameters."""
+    name = type(estimator).__name__
     if is_asked_by("sklearn.ensemble._weight_boosting"):
-        raise TypeError(_OF_OTHERS.format(name=type(estimator).__name__))
+        raise TypeError(_OF_OTHERS.format(name=name))
+    if is_asked_with(_BAGGING, "sample_weight"):
+        raise TypeError(_OF_BAGGING.format(name=name))
+    if estimator.weight_bound == PRIVATE and is_asked_by(_BAGGING):
+        raise TypeError(_OF_COUNTS.format(name=name))
     return estimator.weight_bound
 
 

@@ -532,6 +532,17 @@ def test_where_the_number_of_rows_is_private(tmp_path):
     assert [one.what for one in leaks.leaks_of(halving, True)] == [leaks.HALVES]
 
 
+@pytest.mark.parametrize("bound", [4.0, "private"])
+def test_weights_that_move_other_rows_draws_are_refused(bound):
+    """Bagging draws rows by w / sum(w), and hands their numbers of times on as weights."""
+    ledger = PrivacyBudget(9.0)
+    bagging = BaggingRegressor(ridge(weight_bound=bound, budget=ledger), n_estimators=2)
+    weights = np.ones(len(Y)) if bound == 4.0 else None
+    with pytest.raises(TypeError, match="Bagging"):
+        bagging.fit(X, Y, sample_weight=weights)
+    assert not ledger.charges
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
 def test_workers_leave_it_to_the_parent(backend, budget, capfd):

@@ -138,7 +138,7 @@ REFUSED = {
 def test_types_that_are_no_numbers_are_refused_everywhere(X):
     for read in (image, kept, lambda X: check_public_array(X, estimator="T")):
         kind, text = outcome(lambda read=read: read(X))
-        assert kind is TypeError
+        assert issubclass(kind, TypeError)
         assert "numeric" in text or "masked" in text
 
 
