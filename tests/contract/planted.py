@@ -401,7 +401,7 @@ MUTANTS = (
     _m(
         "half the cube", "core.noise.deviates",
         "view(np.int64) >> (63 - BITS)", "view(np.int64) >> (64 - BITS)",
-        "tests/core/test_sampling_exact.py::test_deviates_equal_a_replay_in_high_precision[True]",
+        "tests/contract/test_mechanisms.py::test_a_mechanism_holds_its_claim_and_shows_it[cube]",
     ),
     _m(
         "two cells of a box count as one", "core.sums",
