@@ -123,7 +123,13 @@ def told_by(calls):
     for name, function, *arguments in calls:
         what, shown = leak_of(functools.partial(function, *arguments))
         # A library's error that passed may hold whatever its next version puts in.
-        if shown or what not in ("returned", "TypeError", "ValueError", "QueryRefusedError"):
+        if shown or what not in (
+            "returned",
+            "TypeError",
+            "ValueError",
+            "NotNumericError",
+            "QueryRefusedError",
+        ):
             found[name] = (what, shown[:200])
     return found
 
