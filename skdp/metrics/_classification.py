@@ -10,6 +10,7 @@ import math
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -29,13 +30,18 @@ from skdp.confidence.equations import (
     proportion_equation,
     proportions,
 )
-from skdp.core import PrivacyCertificate
+from skdp.core import PrivacyCertificate, Session
 from skdp.parameters import check_length, different_labels, shown
+from skdp.planning import Allowance, row_count
 from skdp.queries import MAX_TABLE, MarginalCells, row_counts
 from skdp.tabular import Bins, CodedRows, check_outcomes, check_scores
 
 _CLEAR = 2.0  # a class is clear of noise if its count is above this many widths of noise
 _MOST_BINS = 1000
+_AUTO = "auto"
+# Scores are coded as places in a tree, any level of which can be counted: 10 cells, then halves.
+_LEVELS = (10, 2, 2, 2, 2, 2, 2)
+_COUNT_SHARE = Fraction(1, 20)  # for the number of rows
 # Columns of the rows of `check_outcomes`.
 _TRUE, _PREDICTED, _RIGHT = 0, 1, 2
 _LABELS = (
@@ -66,9 +72,11 @@ TEXTS = {
             with other labels are left out.
         """,
     "bins": """
-        bins : int or array-like of float, default=20
+        bins : "auto", int or array-like of float, default="auto"
             The number of cells from 0 to 1, finer towards the ends; or public edges in increasing
-            order. A score outside the edges counts in the nearest cell.
+            order. A score outside the edges counts in the nearest cell. "auto": from 10 to 640
+            cells, more the more rows and epsilon there are; a twentieth of the allowance first
+            releases the number of rows.
         """,
     "predictions": """
         Parameters
@@ -171,20 +179,38 @@ def _counted(
     name: str,
     arguments: Mapping[str, Any],
     rows: CodedRows,
-    columns: tuple[int, ...],
+    columns: tuple[int, ...] | None,
     classes: tuple[NDArray, NDArray[np.intp]],
     edges: Any = None,
 ) -> _Counts:
-    """Charge, and release the table of counts of some columns of coded rows."""
+    """Charge, and release the table of counts of some columns of coded rows.
+
+    Without `columns` these are the class and the levels of scores that `_levels` finds.
+    """
     known = classes[0].tolist()
     public = (name, known if edges is None else [known, edges])  # keys seeded noise
     context = context_of(name, arguments)
     context.unit()
     with context.open(rows, lambda: public_key(public)) as session:
-        release = session.answer(row_counts(MarginalCells(rows.sizes, columns), "marginal"))
+        asked = range(1 + _levels(session)) if columns is None else columns
+        release = session.answer(row_counts(MarginalCells(rows.sizes, tuple(asked)), "marginal"))
         noise = Noise(float(np.max(release.std)), session.pure)
         privacy = session.certificate()
     return _Counts(np.array(release.value, dtype=np.float64), noise, privacy, *classes)
+
+
+def _levels(session: Session) -> int:
+    """Return how many levels of the tree of scores make the interval of an AUC short.
+
+    With m cells, pairs within a cell widen the interval by about .65 / m, and noise by about
+    3.3 s sqrt(m) / n, where s is the noise of a count, if both classes have n / 2 rows. The sum is
+    least where m^1.5 = .4 n / s. A fifth of that: noise also moves the value, and is several times
+    greater where a class is rare.
+    """
+    n = row_count(session, _COUNT_SHARE)
+    cells = (n / (12 * Allowance.left(session).cell_std)) ** (2 / 3)
+    level = round(math.log2(max(cells, 1.0) / _LEVELS[0]))
+    return 1 + min(max(level, 0), len(_LEVELS) - 1)
 
 
 def _released_counts(values: Floats, counts: _Counts) -> Released:
@@ -643,7 +669,10 @@ def _bins(bins: Any, *, even: bool) -> Bins:
 
     These are finer towards 0 and 1, where scores lie close together: fewer pairs share a cell.
     """
-    problem = f"bins must be a number of cells from 2 to {_MOST_BINS}, or edges that increase"
+    if not even and isinstance(bins, str) and bins == _AUTO:
+        bins = math.prod(_LEVELS)
+    auto = "" if even else f"{_AUTO!r}, "
+    problem = f"bins must be {auto}a number of cells from 2 to {_MOST_BINS}, or edges that increase"
     if isinstance(bins, numbers.Integral) and not isinstance(bins, bool):
         if not 2 <= int(bins) <= _MOST_BINS:
             raise ValueError(f"{problem}; got {shown(bins)}")
@@ -664,13 +693,21 @@ def _bins(bins: Any, *, even: bool) -> Bins:
 def _histogram(name: str, arguments: Mapping[str, Any], even: bool = False) -> ScoreHistogram:
     """Charge, and release the counts of scores under the name of a function."""
     classes = _classes(arguments["labels"], exactly=2)
-    grid = _bins(arguments["bins"], even=even)
+    bins = arguments["bins"]
+    grid = _bins(bins, even=even)
+    auto = isinstance(bins, str)
     y_true, y_score = arguments["y_true"], arguments["y_score"]
-    rows = check_scores(y_true, y_score, estimator=name, classes=classes[0], bins=grid)
-    counts = _counted(name, arguments, rows, (0, 1), classes, grid.edges.tolist())
-    released = _released_counts(counts.values[counts.order], counts)
+    levels = _LEVELS if auto else (grid.size,)
+    rows = check_scores(
+        y_true, y_score, estimator=name, classes=classes[0], bins=grid, levels=levels
+    )
+    asked = None if auto else (0, 1)
+    counts = _counted(name, arguments, rows, asked, classes, grid.edges.tolist())
+    values = counts.values.reshape(len(counts.values), -1)[counts.order]
+    edges = grid.edges[:: grid.size // values.shape[1]]
     labels = counts.classes[counts.order]
-    return ScoreHistogram(released, grid.edges, labels, counts.privacy, counts.noise)
+    released = _released_counts(values, counts)
+    return ScoreHistogram(released, edges, labels, counts.privacy, counts.noise)
 
 
 @documented
@@ -679,7 +716,7 @@ def score_histogram(
     y_score: ArrayLike,
     *,
     labels: ArrayLike | None = None,
-    bins: Any = 20,
+    bins: Any = _AUTO,
     groups: Any = None,
     max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
@@ -697,8 +734,8 @@ def score_histogram(
 
     Notes
     -----
-    **Privacy.** *Released*: a count for each class and cell.
-    {counts}
+    **Privacy.** *Released*: a count for each class and cell; before it, with ``bins="auto"``, the
+    number of rows. {counts}
     The model must be public, or trained privately, and each score must depend on its own row alone.
 
     Examples

@@ -295,15 +295,24 @@ def check_outcomes(y_true: Any, y_pred: Any, *, estimator: str, classes: NDArray
 
 
 def check_scores(
-    y_true: Any, y_score: Any, *, estimator: str, classes: NDArray, bins: Bins
+    y_true: Any,
+    y_score: Any,
+    *,
+    estimator: str,
+    classes: NDArray,
+    bins: Bins,
+    levels: tuple[int, ...],
 ) -> CodedRows:
-    """Return rows of two codes: the class, and the bin of the score, as `check_outcomes`.
+    """Return rows of codes: the class, and the bin of the score, as `check_outcomes`.
 
-    A score beyond the edges is in the nearest bin; one that is no finite number is refused.
+    A bin is a path in a tree with so many branches at each of the `levels`, a code for each level:
+    the first codes count fewer, wider bins. A score beyond the edges is in the nearest bin; one
+    that is no finite number is refused.
     """
     true, scores = _pair((y_true, classes), (y_score, None), "y_score", estimator)
     cells, _ = bins.codes(scores)
-    return _outcomes([true, cells], (len(classes) + 1, bins.size))
+    path = np.unravel_index(cells, levels)
+    return _outcomes([true, *path], (len(classes) + 1, *levels))
 
 
 def check_errors(y_true: Any, y_pred: Any, *, estimator: str, targets: bool) -> Rows:

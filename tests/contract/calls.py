@@ -138,13 +138,15 @@ def _metric(name: str, pairs: str, **options: Any) -> Case:
         y = {"labels": (three_classes(np.asarray(X)), np.where(a > 0, 2, 1)), "scores": (a > 0, b)}
         return getattr(metrics, name)(*y.get(pairs, (a, b)), **options, **privacy)
 
-    return Case(f"metrics.{name}", lambda **p: Called(call, {}, **p), relations=RELATIONS)
+    stated = "_stated" if "bins" in options else ""
+    return Case(f"metrics.{name}{stated}", lambda **p: Called(call, {}, **p), relations=RELATIONS)
 
 
 # One for each kind of release; `tests/metrics/test_metrics.py` shows that the others add none.
 CALLS += (
     _metric("accuracy_score", "labels", labels=[0, 1, 2]),
     _metric("confusion_matrix", "labels", labels=[2, 1, 0]),
+    _metric("score_histogram", "scores", labels=[False, True]),
     _metric("score_histogram", "scores", labels=[False, True], bins=4),
     _metric("regression_errors", "numbers", target_bounds=UNIT, max_error=1.0),
     _metric("r2_score", "numbers"),

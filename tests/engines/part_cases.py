@@ -49,6 +49,7 @@ ONE_PLACE_CALLS = {
     "metrics.r2_score",
     "metrics.regression_errors",
     "metrics.score_histogram",
+    "metrics.score_histogram_stated",
     "statistics.describe",
     "statistics.describe_stated",
     "statistics.query_session",

@@ -93,24 +93,48 @@ def test_without_noise_they_are_those_of_scikit_learn():
         assert math.prod(float(end) - wanted for end in found.interval(0.9999)) <= 1e-12
 
 
+def test_cells_of_scores_are_more_where_rows_are_many_and_count_the_same_rows():
+    rng = np.random.default_rng(0)
+    score = rng.random(100_000)
+    y = (rng.random(100_000) < score).astype(int)
+    widths = []
+    for n, cells in ((100, 10), (10_000, 40), (100_000, 160)):
+        # The released number of rows would have to be a sixth off for other numbers of cells.
+        found = metrics.score_histogram(y[:n], score[:n], **TWO, epsilon=1.0, random_state=n)
+        stated = metrics.score_histogram(y[:n], score[:n], **TWO, bins=cells, epsilon=1.0)
+        np.testing.assert_array_equal(found.edges, stated.edges)
+        low, high = found.roc_auc().interval()
+        assert low <= sklearn_metrics.roc_auc_score(y[:n], score[:n]) <= high
+        widths.append(high - low)
+    assert widths[0] > 3 * widths[1] > 9 * widths[2]
+    exact = {**TWO, **EXACT}
+    auto, stated = (metrics.score_histogram(y, score, **exact, bins=b) for b in ("auto", 640))
+    np.testing.assert_array_equal(auto.counts.value.round(), stated.counts.value.round())
+
+
 def test_functions_release_no_more_than_what_they_are_named_after():
     assert {name for name in metrics.__all__ if name[0].islower()} == {
         "accuracy_score", "balanced_accuracy_score", "calibration_curve", "confusion_matrix",
         "mean_absolute_error", "mean_squared_error", "r2_score", "regression_errors",
         "roc_auc_score", "roc_curve", "score_histogram",
     }  # fmt: skip
-    marginal = "skdp.core.sums.RowSum: number of rows by cell of a marginal table"
+    count = "skdp.core.sums.RowSum: number of rows"
+    marginal = f"{count} by cell of a marginal table"
     moments = "skdp.core.sums.RowSum: clipped values and their squares"
     found = [
         metrics.accuracy_score(Y, PREDICTED, **LABELS),
         metrics.balanced_accuracy_score(Y, PREDICTED, **LABELS),
         metrics.confusion_matrix(Y, PREDICTED, **LABELS),
-        metrics.score_histogram(BINARY, SCORE, **TWO),
-        metrics.roc_auc_score(BINARY, SCORE, **TWO),
-        metrics.roc_curve(BINARY, SCORE, **TWO)[0],
+        metrics.score_histogram(BINARY, SCORE, **TWO, bins=5),
         metrics.calibration_curve(BINARY, SCORE, **TWO)[0],
     ]
     assert all([r.query for r in one.privacy.releases] == [marginal] for one in found)
+    found = [
+        metrics.score_histogram(BINARY, SCORE, **TWO),
+        metrics.roc_auc_score(BINARY, SCORE, **TWO),
+        metrics.roc_curve(BINARY, SCORE, **TWO)[0],
+    ]
+    assert all([r.query for r in one.privacy.releases] == [count, marginal] for one in found)
     stated = {"max_error": 1.0}
     found = [
         metrics.mean_squared_error(TARGET, X, **stated),
