@@ -279,6 +279,11 @@ class CallContext:
         """Whether an empty table is accepted, because the number of rows is private."""
         return self.adjacency == "add_or_remove_one" or self.counts_users
 
+    def public_rows(self, rows: Rows) -> int | None:
+        """Return the number of rows where all neighbouring tables have the same, else None."""
+        private = self.allows_empty or rows.filtered or rows.n_is_private
+        return None if private else rows._n
+
     def unit(self) -> Unit | None:
         """Return the privacy unit, None for a row; refuse a unit other than the budget's."""
         promised = unit_of(self.budget)
