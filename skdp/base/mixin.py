@@ -378,12 +378,12 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
         separate_delta: float | None = None,
         context: str = "",
     ) -> Session:
-        """Charge the budget and open the session; deltas default to `_split_delta`.
+        """Charge the budget and open the session; deltas default to `_deltas`.
 
         `context` keys seeded noise, beside the parameters.
         """
         if delta is None:
-            delta, separate_delta = self._split_delta()
+            delta, separate_delta = self._deltas(self._context().public_rows(rows))
         key = lambda: public_key(self) + context  # noqa: E731
         separate = separate_delta or 0.0
         session = self._context().open(rows, key, delta=delta, separate_delta=separate)
@@ -527,6 +527,10 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
             vars(self)[_DELTAS] = deltas
         return deltas
 
+    def _deltas(self, n_samples: int | None, n_features: int | None = None) -> tuple[float, float]:
+        """Return `_split_delta` for a number of rows; None where it is private or not known."""
+        return self._split_delta(n_features)
+
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
         """Return the cost of one fit, before any data is touched.
 
@@ -536,10 +540,10 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
         -------
         cost : skdp.budget.Cost
             The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian. Where
-            the number of columns decides about the noise and is not known, an upper bound.
+            numbers of rows or columns decide about the noise and are not known, an upper bound.
         """
-        self._context()
-        epsilon, (delta, separate) = float(self.epsilon), self._split_delta(n_features)
+        public = None if self._context().allows_empty else n_samples
+        epsilon, (delta, separate) = float(self.epsilon), self._deltas(public, n_features)
         mu = check_allowance(epsilon, delta) if delta > 0 else None
         return Cost(epsilon=epsilon, delta=delta + separate, mu=mu, separate_delta=separate)
 

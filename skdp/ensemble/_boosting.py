@@ -17,10 +17,17 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.base.callers import reported_steps
-from skdp.base.classifiers import Floats, LabelledClassifier, TargetRegressor, class_counts
+from skdp.base.classifiers import (
+    COUNT_SHARE,
+    Floats,
+    LabelledClassifier,
+    TargetRegressor,
+    class_counts,
+    is_short_of_rows,
+)
 from skdp.core import Session
 from skdp.parameters import Integers, Table, check_size
-from skdp.planning import Allowance
+from skdp.planning import Allowance, row_count
 from skdp.queries import (
     MAX_CELLS,
     ColumnCells,
@@ -407,7 +414,17 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
 
     def _fit(self, session: Session, columns: Any, target: Any, width: int) -> None:
         d = width - 1
-        low, high, _, _ = self._boxed(session, columns, target, width)
+        rows = row_count(session, COUNT_SHARE) if target is None else None
+        if rows is not None and is_short_of_rows(session, rows):
+            points, _, low, high = self._points(session, columns, width, rows)
+            cells = ColumnCells(even_cuts(low[:d], high[:d], 1), 1)
+            self._set_terms(np.zeros((1, d)), cells, np.zeros(d))
+            self.intercept_, self.n_iter_, self.largest_error_ = float(points[0]), 0, math.nan
+            self.n_samples_ = rows
+            self.bounds_ = low[:d].copy(), high[:d].copy()
+            self.target_bounds_ = float(low[d]), float(high[d])
+            return
+        low, high, _, _ = self._boxed(session, columns, target, width, n=rows)
         sides = float(low[d]), float(high[d])
         center, spread, n = _target(session, *sides)
         cells, weights = _released_bins(session, low[:d], high[:d], int(self.n_bins), n_targets=1)

@@ -22,19 +22,15 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.base.batch_invariant import products
 from skdp.base.classifiers import (
     COUNT_SHARE,
-    FEW_ROWS,
-    POINT_SHARE,
     Floats,
     Standard,
     TargetRegressor,
-    learning_size,
+    is_short_of_rows,
     standardised,
 )
 from skdp.base.mixin import WEIGHT_BOUND, check_weight_bound
-from skdp.budget import Cost
 from skdp.confidence.equations import check_level
 from skdp.core import Mean, ScaledBox, Session
-from skdp.exceptions import warn_caller
 from skdp.linear_model._solving import (
     HIDDEN,
     Errors,
@@ -49,13 +45,12 @@ from skdp.parameters import FLAG, Reals, Table, check_parameter
 from skdp.planning import Allowance, row_count, weight_bound_in
 from skdp.queries import (
     GramRelease,
-    LearnedBounds,
     OfColumn,
     SecondMoment,
     StandardBall,
     WeightedBall,
 )
-from skdp.tabular import Rows, dense_blocks, listed
+from skdp.tabular import dense_blocks, listed
 
 __all__ = ["DPLinearRegression", "DPRidge"]
 
@@ -110,10 +105,6 @@ _NAMED, _WIDE = 3, 5.0  # columns that a note names, and how far their bounds re
 _MARGIN, _BARELY = 2.5, 0.2
 _LONGER = 2.5  # Whole rows turn out to need so many times the planned rows.
 _SHRUNK = "These are not shrunk; predictions use coef_, which is."
-_CONSTANT = (
-    "{}: rows times epsilon are so few that about the median of the target is all that is "
-    "predicted. State target_bounds, or take about {} times as many rows or as large an epsilon"
-)
 _NO_CONSTANT = 2.0**-30  # weighted rows bring their own
 _SEEN = 10.0  # standard errors of the sum of weights, above which coefficients have errors
 
@@ -390,35 +381,12 @@ class _LeastSquares(TargetRegressor):
             else:
                 self._check_parameters()
                 self._fitted(X, y, sample_weight, most=check_weight_bound(self))
-        if math.isnan(self.radius_):  # decided by released numbers, so a warning may tell it
-            warn_caller(self._inference[0][2])
         return self
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         # Bounds are stated: of learned ones, which take more, the noise of learning is compared.
         # With a share of .4, coefficients of 2 columns had 1.25 times the error with a delta.
         return math.nan if n_features is None else allowance.part(0.85).gram_std(n_features + 1)
-
-    def _opened(self, rows: Rows, **options: Any) -> Session:
-        if self._asks_for_a_point(self._context().public_rows(rows)):
-            options |= {"delta": 0.0, "separate_delta": 0.0}
-        return super()._opened(rows, **options)
-
-    def _asks_for_a_point(self, n_samples: int | None) -> bool:
-        """Say whether public facts show that rows are few, and pure noise finds the target better.
-
-        At (.1, 1e-6) its location takes two and a half times as many rows with Gaussian noise.
-        """
-        if n_samples is None or not isinstance(self.target_bounds, str):
-            return False
-        if n_samples * float(self.epsilon) >= FEW_ROWS:
-            return False
-        return self._context().split_delta(lambda allowance: allowance.learning_std(1))[0] == 0
-
-    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
-        cost = super().privacy_cost(n_samples, n_features)
-        n = None if self._context().allows_empty else n_samples
-        return Cost(epsilon=cost.epsilon, delta=0.0) if self._asks_for_a_point(n) else cost
 
     def _fit(
         self,
@@ -434,7 +402,7 @@ class _LeastSquares(TargetRegressor):
         n = row_count(session, COUNT_SHARE)
         self.weight_bound_ = most = weight_bound_in(session, most, width)
         weights = () if most is None else ((np.zeros(1), np.array([most])),)
-        if target is None and learning_size(session, n) < FEW_ROWS * k:
+        if target is None and is_short_of_rows(session, n, k):
             self._fit_constant(session, columns, width, n, n_targets)
             return
         low, high, learned, known = self._boxed(
@@ -602,19 +570,15 @@ class _LeastSquares(TargetRegressor):
         self, session: Session, columns: Any, width: int, n: float, n_targets: int | None
     ) -> None:
         """Predict a point amid the targets, as bounds of so few rows would miss most of them."""
-        k, size = n_targets or 1, learning_size(session, n)
+        k = n_targets or 1
         d = width - k
-        query = OfColumn(d, LearnedBounds(n, point=True), width)
-        box = session.answer(query, POINT_SHARE, name="point amid the targets")
-        bounds = box.low, box.high
-        low, high, *_ = self._boxed(session, columns, bounds, width, n=n, targets=k)
+        points, note, low, high = self._points(session, columns, width, n, k)
         unknown = np.full(d + 1, math.nan)
         names = (*map(str, getattr(self, "feature_names_in_", range(d))), "intercept")
-        note = _CONSTANT.format(type(self).__name__, _rows(math.ceil(FEW_ROWS * k / size)))
         errors = Errors(unknown, unknown, unknown, unknown, unknown)
         inference = names, {"rows": errors, "population": errors}, note
         each = []
-        for middle in box.middle.tolist():
+        for middle in points.tolist():
             none, of_population = unknown[:d].copy(), unknown[:d].copy()
             point = middle * bool(self.fit_intercept)
             each.append((np.zeros(d), point, math.inf, none, math.nan, of_population, inference))
