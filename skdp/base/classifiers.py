@@ -662,11 +662,6 @@ def learning_size(session: Session, n: float) -> float:
     return n * session.level(1.0) / (1.0 if session.pure else _GAUSSIAN)
 
 
-def is_short_of_rows(session: Session, n: float, n_targets: int = 1) -> bool:
-    """Say whether learned bounds of n rows would often miss their targets."""
-    return learning_size(session, n) < FEW_ROWS * n_targets
-
-
 class TargetRegressor(
     ExactScoreMixin, RegressorMixin, TargetErrorMixin, PrivateMixin, BaseEstimator, ABC
 ):
@@ -675,6 +670,9 @@ class TargetRegressor(
     _in_parts = True
     _takes_sparse: ClassVar[bool] = False
     _takes_table: ClassVar[bool] = False  # y may have several columns
+    # Rows times epsilon below which only a point is predicted if bounds of the target are learned,
+    # and below which noise is pure if they are stated.
+    _few_rows: ClassVar[tuple[float, float]] = FEW_ROWS, 75.0
 
     bounds: Any = "private"
     target_bounds: Any = "private"
@@ -744,20 +742,23 @@ class TargetRegressor(
         return rows
 
     def _deltas(self, n_samples: int | None, n_features: int | None = None) -> tuple[float, float]:
-        if self._asks_for_a_point(n_samples):
+        if self._needs_pure_noise(n_samples):
             return 0.0, 0.0
         return super()._deltas(n_samples, n_features)
 
-    def _asks_for_a_point(self, n_samples: int | None) -> bool:
-        """Say whether public facts show that rows are few, and pure noise finds the target better.
+    def _needs_pure_noise(self, n_samples: int | None) -> bool:
+        """Say whether public facts show that rows are few, and pure noise moves a mean less.
 
-        At (.1, 1e-6) its location takes two and a half times as many rows with Gaussian noise.
+        At (.1, 1e-6) the location of the target takes 2.5 times as many rows with Gaussian noise.
         """
-        if n_samples is None or not isinstance(self.target_bounds, str):
-            return False
-        if n_samples * float(self.epsilon) >= FEW_ROWS:
+        few = self._few_rows[not isinstance(self.target_bounds, str)]
+        if n_samples is None or n_samples * float(self.epsilon) >= few:
             return False
         return self._context().split_delta(lambda allowance: allowance.learning_std(1))[0] == 0
+
+    def _is_short_of_rows(self, session: Session, n: float, targets: int = 1) -> bool:
+        """Say whether learned bounds of n rows would cost more than the rows can tell."""
+        return learning_size(session, n) < self._few_rows[0] * targets
 
     @abstractmethod
     def _fit(self, session: Session, columns: Any, target: Any, width: int) -> None:
@@ -774,7 +775,7 @@ class TargetRegressor(
         box = session.answer(query, POINT_SHARE, name="point amid the targets")
         bounds = box.low, box.high
         low, high, *_ = self._boxed(session, columns, bounds, width, n=n, targets=targets)
-        times = f"{math.ceil(FEW_ROWS * targets / learning_size(session, n)):.1e}"
+        times = f"{math.ceil(self._few_rows[0] * targets / learning_size(session, n)):.1e}"
         note = _POINT_ALONE.format(type(self).__name__, f"{float(times):,.0f}")
         warn_at_end(note)  # decided by released numbers
         return box.middle, note, low, high

@@ -23,7 +23,7 @@ from skdp.base.classifiers import (
     LabelledClassifier,
     TargetRegressor,
     class_counts,
-    is_short_of_rows,
+    learning_size,
 )
 from skdp.core import Session
 from skdp.parameters import Integers, Table, check_size
@@ -55,7 +55,9 @@ _CLIPS, _STEP, _SHRINKAGE = (0.5, 0.35), 3.0, 8.0
 
 # For numbers: the same, with noise in units of the target's standard deviation.
 _TARGET_STEP, _TARGET_SHRINKAGE = 1.5, 12.0
-_TARGET_SHARE = 0.04
+# Of the allowance, for the mean of the target: the least and the most, and rows times epsilon that
+# it takes.
+_TARGET_SHARE, _TARGET_SIZE = (0.04, 0.6), (200.0, 85.0)  # with learned bounds, with stated ones
 # Errors are clipped to so many standard deviations of the target (from, to) that the noise of a
 # prediction, if cells were queried once and not shrunk, would be this part of a deviation.
 _WIDE, _NOISE = (0.7, 4.0), 0.15
@@ -406,6 +408,8 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     True
     """
 
+    _few_rows = 650.0, 450.0  # bins take more than coefficients
+
     n_bins: int = field(default=64, kw_only=False)
 
     def _stated_bounds(self, n_features: int, names: Sequence[Any] | None = None) -> Any:
@@ -414,8 +418,8 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
 
     def _fit(self, session: Session, columns: Any, target: Any, width: int) -> None:
         d = width - 1
-        rows = row_count(session, COUNT_SHARE) if target is None else None
-        if rows is not None and is_short_of_rows(session, rows):
+        rows = row_count(session, COUNT_SHARE)
+        if target is None and self._is_short_of_rows(session, rows):
             points, _, low, high = self._points(session, columns, width, rows)
             cells = ColumnCells(even_cuts(low[:d], high[:d], 1), 1)
             self._set_terms(np.zeros((1, d)), cells, np.zeros(d))
@@ -426,7 +430,7 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
             return
         low, high, _, _ = self._boxed(session, columns, target, width, n=rows)
         sides = float(low[d]), float(high[d])
-        center, spread, n = _target(session, *sides)
+        center, spread, n = _target(session, *sides, rows, target is not None)
         cells, weights = _released_bins(session, low[:d], high[:d], int(self.n_bins), n_targets=1)
         wide = min(max(_NOISE / _noise(session, cells, weights, n), _WIDE[0]), _WIDE[1])
         reach = max(sides[1] - center, center - sides[0], _LEAST)
@@ -462,12 +466,16 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
         return np.clip(np.nan_to_num(sums[:, 0]), *self.target_bounds_)
 
 
-def _target(session: Session, low: float, high: float) -> tuple[float, float, float]:
+def _target(
+    session: Session, low: float, high: float, rows: float, stated: bool
+) -> tuple[float, float, float]:
     """Release mean and standard deviation of the target, in user units, and the number of rows.
 
     A variance counts as at least twice its noise.
     """
-    mean, square, n = session.answer(target_moments(low, high), _TARGET_SHARE)
+    part = _TARGET_SIZE[stated] / learning_size(session, rows)
+    share = min(max(part, _TARGET_SHARE[0]), _TARGET_SHARE[1])
+    mean, square, n = session.answer(target_moments(low, high), share * float(session.remaining))
     center, half = float(mean.value[0]), high / 2 - low / 2
     least = max(2 * float(np.mean(square.std)), 2.0**-40)
     spread = math.sqrt(min(max(float(square.value[0]) - center**2, least), 1.0))

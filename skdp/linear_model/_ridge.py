@@ -25,7 +25,6 @@ from skdp.base.classifiers import (
     Floats,
     Standard,
     TargetRegressor,
-    is_short_of_rows,
     standardised,
 )
 from skdp.base.mixin import WEIGHT_BOUND, check_weight_bound
@@ -402,7 +401,7 @@ class _LeastSquares(TargetRegressor):
         n = row_count(session, COUNT_SHARE)
         self.weight_bound_ = most = weight_bound_in(session, most, width)
         weights = () if most is None else ((np.zeros(1), np.array([most])),)
-        if target is None and is_short_of_rows(session, n, k):
+        if target is None and self._is_short_of_rows(session, n, k):
             self._fit_constant(session, columns, width, n, n_targets)
             return
         low, high, learned, known = self._boxed(
