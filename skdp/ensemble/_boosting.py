@@ -356,9 +356,10 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     intercept_ : float
         The noisy mean of the target.
     largest_error_ : float
-        The value to which the error of a row was clipped in each round, in the unit of y.
+        The value to which the error of a row was clipped in each round, in the unit of y; NaN if
+        there was none.
     n_iter_ : int
-        Number of rounds.
+        Number of rounds; 0 where rows are few.
     bounds_ : tuple of two ndarrays of shape (n_features,)
     target_bounds_ : tuple of two floats
         The bounds of the target. Predictions are within them.
@@ -377,13 +378,19 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     Notes
     -----
     **Privacy.** A row and its target are protected together. *Released*: bounds, if not stated;
-    the mean and mean square of the target (4%), with the number of rows where it is private; the
-    number of rows of each cell (5%); then, in each round, the sum of the errors (prediction minus
-    target, clipped to `largest_error_`) of the rows of each cell. *Sensitivity* for d columns, if a
-    row is added or removed: of the counts, d in L1 and sqrt(d) in L2; of the errors, the same in
+    the number of rows where it is private; the mean and mean square of the target (4%, or up to 60%
+    where rows are few); the number of rows of each cell (5%); then, in each round, the sum of the
+    errors (prediction minus target, clipped to `largest_error_`) of the rows of each cell.
+    *Sensitivity* for d columns, if a row is added or removed: of the counts, d in L1 and sqrt(d) in
+    L2; of the errors, the same in
     units of `largest_error_`. If a row is replaced: of the counts, 2 d in L1 and sqrt(2 d) in L2;
     of the errors, twice the above. *Mechanism* and *Charged*: as in
     `DPExplainableBoostingClassifier`.
+
+    **Few rows.** Where rows times epsilon are below 650, bounds of the target that are learned cost
+    more than the rows can tell. Then all predictions are one released point, about the median of
+    the target, and a warning says so. Where they are below 450 and the number of rows is public,
+    noise is pure, also with a delta.
 
     **Clipped errors.** `largest_error_` follows from the expected noise and the spread of the
     target: the more noise, the smaller it is. So a target with a heavy tail is fitted nearer to its

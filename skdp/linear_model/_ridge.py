@@ -797,7 +797,9 @@ class DPRidge(_LeastSquares):
     are clipped to `bounds_`, predictions to `target_bounds_`.
 
     **Few rows.** Where rows times epsilon are below 300, bounds of the target that are learned
-    would often miss it. Then all predictions are about its median, and a warning says so.
+    would often miss it. Then all predictions are about its median, and a warning says so. There,
+    or below 75 with stated bounds, noise is pure where the number of rows is public, also with a
+    delta.
 
     **Inference.** An interval about shrunk coefficients does not cover those of least squares, so
     `summary()` solves M coef = m with no penalty but `alpha`. Its errors are NaN if M is not
