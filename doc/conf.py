@@ -42,6 +42,8 @@ measured = runpy.run_path(str(ROOT / "doc" / "scripts" / "measured.py"))
 myst_substitutions["measured"] = measured["measured"]()
 myst_heading_anchors = 3
 
+smartquotes = False  # they make default=”basic” of default="basic", which cannot be pasted
+
 html_theme = "pydata_sphinx_theme"
 html_title = "skdp"
 html_show_sourcelink = False

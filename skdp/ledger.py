@@ -45,16 +45,13 @@ from skdp.budget.reports.html import (
 from skdp.budget.schema import Terms, Totals, cost_of, reservation_of
 from skdp.budget.verification import UNKNOWABLE, readable, rows_of, verify
 from skdp.exceptions import LedgerError, SealedBudgetError
-from skdp.loss.charge import Charge, PrivacyLoss, ReservationRecord
+from skdp.loss.charge import Charge, ReservationRecord
+from skdp.loss.conversions import loss_text, rounded_amount
 
 __all__ = ["backup", "export_html", "export_json", "main", "release", "show", "verified"]
 
 _KINDS = 20  # prices of a plan that `show` prints
 _SHOWN = 50  # charges that `show` prints; the older ones are counted
-
-
-def _pair(loss: PrivacyLoss) -> str:
-    return f"epsilon={loss.epsilon!r}, delta={loss.delta!r}"
 
 
 def _process(record: Charge | ReservationRecord) -> str:
@@ -65,7 +62,7 @@ def _reservation_row(record: ReservationRecord, now: datetime.datetime) -> list[
     age = str(datetime.timedelta(seconds=max(int((now - record.when).total_seconds()), 0)))
     state = f"open for {age}" if record.open else "closed"
     when = record.when.strftime("%Y-%m-%d %H:%M:%S")
-    losses = [record.epsilon, record.delta]
+    losses = [rounded_amount(record.epsilon), rounded_amount(record.delta)]
     return [record.number, when, state, *losses, _process(record), record.note]
 
 
@@ -131,8 +128,8 @@ def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
     unit = "" if terms.unit is None else f", unit {terms.unit}"
     what = f"accountant {terms.accountant}, adjacency {terms.adjacency}{unit}{named}"
     lines = [
-        f"budget epsilon={terms.epsilon!r}, delta={terms.delta!r}, {printable(what)}",
-        f"spent {_pair(statement.spent)}; remaining {_pair(statement.remaining)}",
+        f"budget {loss_text(terms)}, {printable(what)}",
+        f"spent {loss_text(statement.spent)}; remaining {loss_text(statement.remaining, up=False)}",
         "",
     ]
     if len(charges) < count:

@@ -25,6 +25,7 @@ from skdp.confidence import Released
 from skdp.confidence.equations import new_key
 from skdp.core import PrivacyCertificate, Release, Session
 from skdp.exceptions import BudgetExceededError, warn_at_end
+from skdp.loss.conversions import rounded_amount
 from skdp.parameters import Integers, check_kinds, check_parameter, naming
 from skdp.planning import Allowance
 from skdp.queries import (
@@ -505,7 +506,7 @@ def _main_session(
     except BudgetExceededError as error:  # others have spent since the total was checked
         if first is None:
             raise
-        charged = f"Of this fit epsilon={first.epsilon:g} was charged"
+        charged = f"Of this fit epsilon={rounded_amount(first.epsilon):g} was charged"
         text = str(error).replace("Nothing was charged for this fit", charged)
         raise BudgetExceededError(text, cost=error.cost, remaining=error.remaining) from None
 

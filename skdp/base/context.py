@@ -24,7 +24,7 @@ from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import ambient_budget, check_counted
 from skdp.budget.budget import StandInBudget
 from skdp.core import PRIVATE_ROWS, PrivacyCertificate, Session, Unit, open_session
-from skdp.loss.conversions import check_delta, check_positive
+from skdp.loss.conversions import check_delta, check_positive, exact, round_down
 from skdp.parameters import Integers, check_parameter
 from skdp.planning import Allowance, pure_is_less
 from skdp.tabular import Rows, name_of_ids
@@ -229,7 +229,8 @@ class CallContext:
         # The session refuses an object that is a budget by its `__class__` alone.
         if getattr(self.budget, "accountant", "") == "pld":
             return 0.0  # fits have the price of a plan, which was asked without the budget
-        part = float(getattr(self.budget, "delta", 0.0)) / DEFAULT_PART
+        # Of the decimal: 1e-5 / 100 is 1.0000000000000001e-07, of which 100 do not fit into 1e-5.
+        part = round_down(exact(getattr(self.budget, "delta", 0.0)) / DEFAULT_PART)
         return part if part >= SMALLEST_DELTA else 0.0
 
     def split_delta(

@@ -18,7 +18,7 @@ from skdp.budget.urls import check_public, check_text, without_literals
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from skdp.loss.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan_epsilon
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, check_cost, non_gaussian_delta
-from skdp.loss.conversions import Amount, exact
+from skdp.loss.conversions import Amount, exact, loss_text, rounded_amount
 
 # `fits` counts this many charges one by one where prices depend on what was charged before; the
 # rest count at the plain price, so that the call ends.
@@ -213,9 +213,8 @@ class Account:
         terms, remaining = self.terms, self.accountant.room(room.positive())
         named = f"{who}: the" if who else "The"
         return BudgetExceededError(
-            f"{named} price is epsilon={cost.epsilon!r}, delta={cost.delta!r} ({cost.mechanism}); "
-            f"the budget of epsilon={terms.epsilon!r}, delta={terms.delta!r} has "
-            f"epsilon={remaining.epsilon!r}, delta={remaining.delta!r} left under "
+            f"{named} price is {loss_text(cost)} ({cost.mechanism}); the budget of "
+            f"{loss_text(terms)} has {loss_text(remaining, up=False)} left under "
             f'accountant="{terms.accountant}". {_still_charged(who)}'
             f" {self._way_out(cost, remaining)}{self._separate_hint(cost)}",
             cost=cost,
@@ -226,8 +225,8 @@ class Account:
         """Return the error for a price that no plan holds."""
         named = f"{who}: no" if who else "No"
         return BudgetExceededError(
-            f"{named} plan of this budget holds the price epsilon={cost.epsilon!r}, "
-            f"delta={cost.delta!r} ({cost.mechanism}), or it is used up. "
+            f"{named} plan of this budget holds the price {loss_text(cost)} ({cost.mechanism}), "
+            "or it is used up. "
             f'accountant="{self.terms.accountant}" grants only what was planned before the first '
             "charge of the plan: "
             "`with budget.reserve([first.privacy_cost(), second.privacy_cost()]):` "
@@ -240,7 +239,7 @@ class Account:
             price = plan_epsilon(cost, remaining.delta) if remaining.delta else math.inf
             if math.isinf(price):
                 return "All of its plans are taken, or its deltas do not fit into one."
-            return f"As a plan it comes to epsilon={price:.6g} there: plan less."
+            return f"As a plan it comes to epsilon={rounded_amount(price):g} there: plan less."
         if not remaining.epsilon:
             return (
                 "Its epsilon is spent. You may use what was released as often as you like. "
@@ -256,7 +255,7 @@ class Account:
             return f"The epsilon does not fit: state a smaller epsilon. {_LEFT}"
         if cost.epsilon > remaining.epsilon:
             return f"The epsilon and delta do not fit: state smaller ones. {_LEFT}"
-        least = f"a smaller delta, {remaining.delta!r} at most"
+        least = f"a smaller delta, {rounded_amount(remaining.delta, up=False)!r} at most"
         way = least if remaining.delta else "delta=0 (pure noise)"
         return f"The delta does not fit: state {way}. {_LEFT}"
 
@@ -265,6 +264,7 @@ class Account:
         needed, stated = non_gaussian_delta(cost), self.terms.separate_delta
         if self.terms.accountant == "basic" or needed <= stated:
             return ""
+        needed = rounded_amount(needed)
         return (
             f" A release that is not Gaussian needs a separate delta of {needed!r}; the budget has "
             f"only separate_delta={stated!r} for all such releases: make it with "

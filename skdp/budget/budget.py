@@ -39,7 +39,15 @@ from skdp.budget.urls import check_public
 from skdp.exceptions import BudgetExceededError, LedgerError, PrivacyLeakError, SealedBudgetError
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord, check_plan, total
 from skdp.loss.composition import parts_cost
-from skdp.loss.conversions import Amount, check_delta, check_positive, exact, exact_shares
+from skdp.loss.conversions import (
+    Amount,
+    check_delta,
+    check_positive,
+    exact,
+    exact_shares,
+    loss_text,
+    rounded_amount,
+)
 from skdp.parameters import FLAG, check_parameter
 
 _GLANCE = 0.05  # seconds that repr waits for another process's transaction
@@ -47,12 +55,6 @@ _GLANCE = 0.05  # seconds that repr waits for another process's transaction
 # The budgets of this process: unpickling gives the live object back, because a second object on the
 # same ledger would not know the reservations that are open here.
 _LIVE: weakref.WeakValueDictionary[tuple[str, str], PrivacyBudget] = weakref.WeakValueDictionary()
-
-
-def _short(value: float) -> str:
-    """Return a number with at most ten characters, for a `repr`."""
-    text = repr(value)
-    return text if len(text) <= 10 else f"{value:.4g}"
 
 
 def _unpickle(*values: Any) -> PrivacyBudget:
@@ -380,7 +382,8 @@ class PrivacyBudget:
         except (SealedBudgetError, LedgerError):
             self._ledger.sealed = ledger.sealed
             return ""
-        return f"({_short(loss.epsilon)}, {_short(loss.delta)}){when}"
+        epsilon, delta = (rounded_amount(x, up=False) for x in (loss.epsilon, loss.delta))
+        return f"({epsilon!r}, {delta!r}){when}"
 
     def _remaining_shown(self, ledger: LedgerOperations | None = None) -> tuple[PrivacyLoss, str]:
         """Return what remains and, of a ledger on a server, when this process saw that."""
@@ -527,7 +530,7 @@ class PrivacyBudget:
             setattr(self, name, getattr(live, name))
 
     def __repr__(self) -> str:
-        text = f"epsilon={_short(self.epsilon)}, delta={_short(self.delta)}"
+        text = loss_text(self)
         if remaining := self._remaining_at_a_glance():
             text += f", remaining={remaining}"
         text += "" if self.unit is None else f", unit={self.unit!r}"

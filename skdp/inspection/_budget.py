@@ -20,6 +20,7 @@ from sklearn.base import clone
 from skdp import statistics
 from skdp._docstrings import documenter
 from skdp.budget import PrivacyBudget, guessing_chance
+from skdp.loss.conversions import rounded_amount
 from skdp.model_selection._choose_epsilon import answers, choose_epsilon
 
 if TYPE_CHECKING:
@@ -187,8 +188,8 @@ class BudgetDisplay(Display):
         scaled = [round(e * spent.epsilon / total, 12) for e in epsilons.values()]
         labels = [name if counts[name] == 1 else f"{counts[name]} × {name}" for name in epsilons]
         caption = (
-            f"ε = {spent.epsilon:g} of {budget.epsilon:g} and "
-            f"δ = {spent.delta:g} of {budget.delta:g} spent"
+            f"ε = {rounded_amount(spent.epsilon):g} of {rounded_amount(budget.epsilon):g} and "
+            f"δ = {rounded_amount(spent.delta):g} of {rounded_amount(budget.delta):g} spent"
         )
         display = cls(labels, scaled, remaining.epsilon, caption)
         return display.plot(ax=ax)
@@ -722,8 +723,8 @@ class ErrorExplorer:
         epsilon, delta = self.epsilon.value, 0.0 if self.delta is None else self.delta.value
         chance = _at_most(guessing_chance(epsilon, delta))
         return (
-            f"Expected error {error:.3g} with ε = {epsilon:.3g}, δ = {delta:g} and "
-            f"{round(self.n_samples.value):,} rows.<br>Whoever guesses whether a row is in the "
+            f"Expected error {error:.3g} with ε = {rounded_amount(epsilon, 3):g}, δ = {delta:g} "
+            f"and {round(self.n_samples.value):,} rows.<br>Whoever guesses whether a row is in the "
             f"table is right with a probability of at most {chance}; without the release, of 50%."
         )
 

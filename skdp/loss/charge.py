@@ -14,7 +14,14 @@ from fractions import Fraction
 from typing import Any
 
 from skdp._version import __version__
-from skdp.loss.conversions import attacker_sentence, check_delta, check_positive, exact, round_up
+from skdp.loss.conversions import (
+    attacker_sentence,
+    check_delta,
+    check_positive,
+    exact,
+    loss_text,
+    round_up,
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,7 @@ class Cost:
     def _repr_html_(self) -> str:
         """Return the price and what it means, for notebooks."""
         meaning = attacker_sentence(self.epsilon, self.delta, "")
-        return f"<div>Cost: epsilon={self.epsilon!r}, delta={self.delta!r}. {meaning}</div>"
+        return f"<div>Cost: {loss_text(self)}. {meaning}</div>"
 
     def __add__(self, other: object) -> Cost:
         if not isinstance(other, Cost):

@@ -16,12 +16,14 @@ References
 
 from __future__ import annotations
 
+import decimal
 import functools
 import math
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from scipy.special import erfcx, erfinv, log_ndtr, ndtr, ndtri_exp
@@ -65,6 +67,18 @@ def round_up(amount: Fraction) -> float:
 def round_down(amount: Fraction) -> float:
     """Return the largest float whose ``repr`` is at most `amount`."""
     return 0.0 - round_up(-amount)  # 0.0, and not -0.0, for zero
+
+
+def rounded_amount(amount: float, digits: int = 6, *, up: bool = True) -> float:
+    """Return an amount as a reader sees it, in few digits and never smaller (not `up`: larger)."""
+    context = decimal.Context(digits, decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR)
+    return float(context.create_decimal(repr(float(amount))))
+
+
+def loss_text(loss: Any, *, up: bool = True) -> str:
+    """Return the epsilon and delta of a price or a total; what remains is rounded down."""
+    epsilon, delta = (rounded_amount(value, up=up) for value in (loss.epsilon, loss.delta))
+    return f"epsilon={epsilon!r}, delta={delta!r}"
 
 
 def decimal_text(amount: Fraction) -> str:

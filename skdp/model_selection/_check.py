@@ -48,6 +48,7 @@ from skdp.budget.reports.html import html_table
 from skdp.core import check_allowance
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from skdp.loss.charge import total
+from skdp.loss.conversions import loss_text, rounded_amount
 from skdp.model_selection._dry_run import DryRun, place_of, public_columns
 from skdp.model_selection._folds import (
     WAY_OUT,
@@ -416,12 +417,12 @@ class _Walk:
             and ledger_of(own) == ledger_of(budget)
             and (cost := price_or_none(part)) is not None
         ]
-        room = f"remaining: epsilon={remaining.epsilon:g}, delta={remaining.delta:g}"
+        room = f"remaining: {loss_text(remaining, up=False)}"
         refused = [(where, cost) for where, _, cost in priced if not _grants(budget, cost)]
         for where, cost in refused:
             by_delta = budget.accountant == "basic" and cost.delta > remaining.delta
-            short = f"delta={cost.delta:g}" if by_delta else f"epsilon={cost.epsilon:g}"
-            least = f"delta={remaining.delta!r} here, or less"
+            short = loss_text(cost).split(", ")[by_delta]
+            least = f"delta={rounded_amount(remaining.delta, up=False)!r} here, or less"
             way = least if remaining.delta > 0 else "delta=0 here"
             self.add(
                 HIGH,
@@ -444,7 +445,7 @@ class _Walk:
                 HIGH,
                 ", ".join(dict.fromkeys(where for where, _ in steps)),
                 f"{'their prices' if several else 'the cost of all its fits and scores'} "
-                f"(epsilon={everything.epsilon:g}, delta={everything.delta:g}) "
+                f"({loss_text(everything)}) "
                 f"{'are together' if several else 'is'} more than the budget has left ({room}): a "
                 "fit is refused after others are charged",
                 "budget.split(...), which gives each step its epsilon"

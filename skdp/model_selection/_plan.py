@@ -28,6 +28,7 @@ from skdp.base.leaks import has_price, is_search
 from skdp.budget import Cost
 from skdp.budget.reports.html import html_table, text_table
 from skdp.loss.charge import total
+from skdp.loss.conversions import loss_text
 from skdp.model_selection._check import Finding, PipelineCheck, look_into
 from skdp.model_selection._pricing import Bill, Pricer, naming_step, private_parts
 from skdp.parameters import FLAG, check_integer, check_parameter, naming
@@ -318,13 +319,13 @@ class SearchCost(Cost):
         """Return the cost, what it does not cover, and what was found, for notebooks."""
         note = f"<p>Not covered: {html.escape(self.note)}.</p>" if self.note else ""
         return (
-            f"<div><p><strong>({self.epsilon:g}, {self.delta:g})</strong> for {self.n_fits} fits "
+            f"<div><p><strong>({loss_text(self)})</strong> for {self.n_fits} fits "
             f"and {self.n_scores} private scores.</p>{note}{self.findings.to_html()}</div>"
         )
 
     def __repr__(self) -> str:
         return (
-            f"SearchCost(epsilon={self.epsilon!r}, delta={self.delta!r}, n_fits={self.n_fits}, "
+            f"SearchCost({loss_text(self)}, n_fits={self.n_fits}, "
             f"n_scores={self.n_scores}, note={self.note!r})"
         )
 

@@ -55,9 +55,14 @@ _SHORT = 6.0  # times the rows that errors of learned bounds ask for: with 8.6 h
 
 
 _FEWER = (
-    "{}: columns {} have fewer than n_bins bins: quantiles coincide, for example because many rows "
-    "have the same value. Consider decreasing the number of bins."
+    "{}: columns {} have fewer than n_bins bins: {}, for example because many rows have the same "
+    "value. Consider decreasing the number of bins."
 )
+_WHY_FEWER = {
+    "quantile": "released quantiles coincide",
+    "kmeans": "the noisy histogram shows fewer values than that",
+    "uniform": "the bounds coincide",
+}
 _CONSTANT = " Feature {} is constant and will be replaced with 0."
 _BINS = Integers(2, 10_000)
 _SEEN, _CLEAR_SUM = 2.0, 3.0  # deviations of noise in a cell, and in the cells up to an end
@@ -168,11 +173,11 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     ----------
     bin_edges_ : ndarray of shape (n_features,)
         An array for each column, with one more edge than bins, in the units of X: the bounds, and
-        released quantiles between them. Minus and plus infinity for a column whose bounds are
-        equal.
+        between them edges from released quantiles or histograms. Minus and plus infinity for a
+        column whose bounds are equal.
     n_bins_ : ndarray of shape (n_features,)
-        Number of bins of each column. Fewer than `n_bins` if released quantiles coincide, for
-        example because many rows have the same value.
+        Number of bins of each column. Fewer than `n_bins` if edges coincide, for example because
+        many rows have the same value.
     weight_bound_ : float or None
     bounds_ : tuple of two ndarrays of shape (n_features,)
 
@@ -388,7 +393,8 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             names = self._names()
             names = range(len(sizes)) if names is None else names
             constant = [names[j] for j in fewer if self.n_bins_[j] == 1]
-            text = _FEWER.format(type(self).__name__, listed([names[j] for j in fewer]))
+            columns, why = listed([names[j] for j in fewer]), _WHY_FEWER[self.strategy]
+            text = _FEWER.format(type(self).__name__, columns, why)
             text += _CONSTANT.format(listed(constant)) if constant else ""
             warn_at_end(text)
 

@@ -19,6 +19,8 @@ from typing import Any
 
 from skdp.budget import PrivacyBudget
 from skdp.exceptions import BudgetExceededError, QueryRefusedError
+from skdp.loss.charge import PrivacyLoss
+from skdp.loss.conversions import loss_text
 from skdp.sql._answers import Answer
 from skdp.sql._database import PrivateDatabase, print_progress
 from skdp.sql._syntax import parsed
@@ -134,7 +136,7 @@ def _budget_of(given: Any) -> PrivacyBudget:
         return budget
     total = _TOTAL if given.total is None else given.total
     if given.total is None:
-        _say(f"budget of all queries: epsilon {total[0]:g}, delta {total[1]:g} (--total)")
+        _say(f"budget of all queries: {loss_text(PrivacyLoss(*total))} (--total)")
     return PrivacyBudget(*total, adjacency="add_or_remove_one", unit=given.unit, ledger=path)
 
 

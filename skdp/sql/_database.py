@@ -20,7 +20,7 @@ from skdp.aggregation import DPGroupBy
 from skdp.aggregation._plan import pair_of
 from skdp.budget import PrivacyBudget
 from skdp.budget.account import charging_for
-from skdp.loss.conversions import check_delta, check_positive
+from skdp.loss.conversions import check_delta, check_positive, loss_text
 from skdp.parameters import shown
 from skdp.sql._answers import Answer, answer_of, encoded_keys
 from skdp.sql._catalog import Catalog, open_catalog, rows_of
@@ -249,7 +249,7 @@ class PrivateDatabase:
         if len(texts) > 1 or parts.last is None:
             cost = sum((by.privacy_cost() for by in fits[1:]), fits[0].privacy_cost())
             name = "released in parts, one after the other, each at an equal part of the price"
-            texts.insert(0, f"{name}: together epsilon {cost.epsilon:g}, delta {cost.delta:g}")
+            texts.insert(0, f"{name}: together {loss_text(cost)}")
             texts += [f"after that: {AFTER}"] * (parts.last is None)
         return "\n\n".join(texts)
 
@@ -452,7 +452,7 @@ def _explained(plan: Plan, by: Any, rows_per_key: float | None, subqueries: Sequ
     cost = by.privacy_cost()
     names = ", ".join(table.name for table in plan.tables if not table.public)
     lines = [
-        f"charged once: epsilon {cost.epsilon:g}, delta {cost.delta:g}",
+        f"charged once: {loss_text(cost)}",
         f"protected: {_protected(by)} {names}",
         f"keys: {_keys(plan)}",
     ]

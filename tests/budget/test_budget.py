@@ -22,6 +22,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skdp import DPKMeans, DPStandardScaler, statistics
+from skdp.base import CallContext
 from skdp.budget import Cost, PrivacyBudget, PrivacyLoss, exact, gdp_mu, locks
 from skdp.exceptions import BudgetExceededError
 from tests.folding import each
@@ -72,6 +73,13 @@ def test_the_sum_of_arbitrary_floats_never_exceeds_the_budget(total, prices):
         except BudgetExceededError:
             assert exact(price) > exact(total) - sum(exact(c.epsilon) for c in budget.charges)
     assert sum((exact(c.epsilon) for c in budget.charges), Fraction(0)) <= exact(total)
+
+
+@each("delta", [1e-5, 1e-7, 7e-6])
+def test_a_hundred_unstated_deltas_fill_that_of_the_budget(delta):
+    budget = PrivacyBudget(1.0, delta)
+    part = CallContext("Fake", 1.0, budget=budget).allowed_delta
+    assert 100 * exact(part) == exact(delta)
 
 
 def test_delta_is_capped_too():
@@ -337,7 +345,7 @@ def test_repr_is_short_and_reads_no_file(epsilon, delta, monkeypatch):
 
     monkeypatch.setattr("sqlite3.connect", no_io)
     monkeypatch.setattr("os.path.exists", no_io)
-    assert len(repr(budget)) <= 85
+    assert len(repr(budget)) <= 90
     budget._ledger.sealed = True
     assert len(repr(budget)) <= 60
     assert repr(budget).endswith(", sealed)")

@@ -438,11 +438,11 @@ def test_the_html_of_an_estimator_says_what_it_costs_and_what_it_released(kmeans
     made = DPKMeans(2, bounds=(0, 1), algorithm="lloyd", epsilon=0.5, budget=budget)
     text = made._repr_html_()
     assert "A fit costs epsilon=0.5, delta=0.0." in text
-    assert "epsilon=2.0 of 2.0 left" in text
+    assert "Its budget of epsilon=2.0, delta=0.0 has epsilon=2.0, delta=0.0 left." in text
     assert "at most 62.3%" in text
     made.fit([[0.1], [0.9]] * 200)
     text = made._repr_mimebundle_()["text/html"]
-    assert "epsilon=1.5 of 2.0 left" in text
+    assert "has epsilon=1.5, delta=0.0 left." in text
     assert "charged: yes" in text
     assert "5 × iteration 1: counts … iteration 5: counts" in text
     assert text.count("at most 62.3%") == 1

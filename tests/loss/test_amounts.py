@@ -18,6 +18,7 @@ from skdp.loss.conversions import (
     exact,
     round_down,
     round_up,
+    rounded_amount,
 )
 from tests.folding import each
 
@@ -41,6 +42,14 @@ def test_rounding_brackets_the_amount_and_is_tight(amount):
     low, high = round_down(amount), round_up(amount)
     assert exact(low) <= amount <= exact(high)
     assert high <= math.nextafter(low, math.inf)
+
+
+@given(FLOATS, st.integers(1, 8))
+def test_a_price_is_shown_in_few_digits_and_never_smaller(value, digits):
+    low, high = rounded_amount(value, digits, up=False), rounded_amount(value, digits)
+    assert low <= value <= high
+    assert float(f"{high:.{digits}g}") == high
+    assert high - low <= 10.0 ** (1 - digits) * max(abs(low), abs(high))
 
 
 def test_rounding_past_the_range_of_floats():

@@ -143,7 +143,7 @@ def test_the_price_of_a_whole_search():
 
     ((where, what),) = found(searched(0.3), "high")
     assert where == "GridSearchCV"
-    assert f"all its fits and scores (epsilon={9 * 0.6 + 8 * score:g}, delta=0) is more" in what
+    assert f"all its fits and scores (epsilon={9 * 0.6 + 8 * score:g}, delta=0.0) is more" in what
     fits = searched((1.0 - 8 * score - 1e-9) / 18)
     assert found(fits, "high") == []
     # Together with a step before it, and as often as an outer search fits it.
@@ -190,7 +190,7 @@ def test_prices_are_compared_with_what_is_left():
     budget.charge(Cost(1.4), estimator="before")
     ((where, what),) = found(pipe, "high")
     assert where == "dpstandardscaler (DPStandardScaler), dpkmeans (DPKMeans)"
-    assert "more than the budget has left (remaining: epsilon=0.6, delta=0)" in what
+    assert "more than the budget has left (remaining: epsilon=0.6, delta=0.0)" in what
     ((where, what),) = found(pipe.set_params(dpkmeans__epsilon=0.65), "high")
     assert where == "dpkmeans (DPKMeans)"
     assert "epsilon=0.65 is more than the budget has left" in what

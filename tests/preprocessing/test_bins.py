@@ -97,6 +97,8 @@ def test_values_of_many_rows_are_one_edge_and_it_is_said():
     assert bins.n_bins_.tolist() == [2, 2]
     assert set(bins.transform(X)[:, 1][X[:, 1] == 1]) == {1}
     assert set(bins.transform(X)[:, 1][X[:, 1] == 0]) == {0}
+    with pytest.warns(UserWarning, match=r"columns 1 have fewer .* histogram shows fewer values"):
+        DPKBinsDiscretizer(4, strategy="kmeans", bounds=(0, 1000), epsilon=20.0).fit(X)
 
 
 def test_columns_with_numbers_of_bins_of_their_own():

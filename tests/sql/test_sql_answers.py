@@ -363,7 +363,7 @@ def test_explain_says_cost_bounds_and_errors_without_reading_a_row():
         epsilon=1,
         rows_per_key=100,
     )
-    assert "epsilon 1, delta 1e-06" in text
+    assert "epsilon=1.0, delta=1e-06" in text
     assert "minutes: clipped to [0, 240]" in text
     assert "price: bounds are learned" in text
     assert "half width of mean(minutes)" in text

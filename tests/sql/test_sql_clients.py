@@ -25,7 +25,7 @@ def test_the_command_line(tmp_path, capsys):
         *("--total", "3", "1e-5", "--bounds", "x", "0", "1", "--epsilon", "2"),
     ]
     assert main([*given, QUERY, "--explain"]) == 0
-    assert "charged once: epsilon 2" in capsys.readouterr().out
+    assert "charged once: epsilon=2.0" in capsys.readouterr().out
     assert main([*given, QUERY, "--certificate", str(paper)]) == 0
     assert capsys.readouterr().out.startswith("n,n_low,n_high,m,m_low")
     assert json.loads(paper.read_text())["privacy"]["charged"]
@@ -52,7 +52,7 @@ def test_a_file_and_a_query_are_enough(tmp_path, capsys):
     assert main([str(file), "SELECT COUNT(*) AS n FROM rows", "--format", "json"]) == 0
     out, err = capsys.readouterr()
     assert abs(json.loads(out)[0]["n"] - 500) < 100
-    for said in ("epsilon 5, delta 1e-05", "epsilon 1 (--epsilon)", "each row by itself"):
+    for said in ("epsilon=5.0, delta=1e-05", "epsilon 1 (--epsilon)", "each row by itself"):
         assert said in err
     lands = pd.DataFrame({"name": ["Bern", "Rom"], "land": ["CH", "IT"]})
     lands.to_parquet(tmp_path / "t.parquet")
@@ -101,7 +101,7 @@ def test_a_ledger_names_queries_and_nobody_in_them(tmp_path):
 def test_the_magic(capsys):
     names = {"db": database(shop(users=30))}
     cell = "SELECT COUNT(*) AS n FROM visits"
-    assert "epsilon 2" in dpsql("db --epsilon 2 --explain", cell, names)
+    assert "epsilon=2.0" in dpsql("db --epsilon 2 --explain", cell, names)
     answer = dpsql("db --epsilon 2 --delta 1e-6 --to kept", cell, names)
     assert names["kept"] is answer
     for line in ("", "nope", "db --eps 2", "db --epsilon"):

@@ -270,8 +270,8 @@ def test_explain_says_all_parts_and_reads_nothing():
     assert "after that" in text
     query = "SELECT COUNT(*) FROM visits WHERE minutes > (SELECT AVG(minutes) FROM visits)"
     text = db.explain(query, epsilon=1, rows_per_key=100)
-    assert text.count("charged once: epsilon 0.5") == 2
-    assert "together epsilon 1, delta 0" in text
+    assert text.count("charged once: epsilon=0.5") == 2
+    assert "together epsilon=1.0, delta=0.0" in text
     assert db.budget.spent.epsilon == 0
 
 

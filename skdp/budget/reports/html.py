@@ -18,7 +18,7 @@ from skdp.budget.reading import Statement, time_of_day
 from skdp.budget.schema import Terms, Totals
 from skdp.exceptions import LedgerError, SealedBudgetError
 from skdp.loss.charge import Charge, Cost
-from skdp.loss.conversions import Amount, attacker_sentence
+from skdp.loss.conversions import Amount, attacker_sentence, loss_text, rounded_amount
 
 if TYPE_CHECKING:
     from skdp.budget.budget import PrivacyBudget
@@ -126,8 +126,8 @@ def charge_cells(charge: Charge) -> list[object]:
         charge.number,
         charge.when.strftime("%Y-%m-%d %H:%M:%S"),
         charge.estimator,
-        charge.epsilon,
-        charge.delta,
+        rounded_amount(charge.epsilon),
+        rounded_amount(charge.delta),
         charge.mechanism + (", seeded" if charge.seeded else ""),
         len(charge.releases),
         charge.note,
@@ -139,8 +139,8 @@ def budget_html(
 ) -> str:
     """Return the HTML view of a budget; `content` is a str where the ledger cannot be read."""
     title = (
-        f"<div><strong>PrivacyBudget</strong> epsilon={terms.epsilon!r}, "
-        f"delta={terms.delta!r}, accountant {escape(terms.accountant)}, "
+        f"<div><strong>PrivacyBudget</strong> {loss_text(terms)}, "
+        f"accountant {escape(terms.accountant)}, "
         f"adjacency {escape(terms.adjacency)}, unit {escape(terms.unit or 'one row')}"
         + (f", data set {escape(dataset)}" if dataset else "")
         + (f", ledger {escape(ledger)}" if ledger else "")
@@ -157,7 +157,7 @@ def _last_seen(terms: Terms, known: Known) -> str:
     account = Account(terms)
     remaining, count = account.remaining_at(known), known.totals.charges
     words = (
-        f"<div>remaining: epsilon={remaining.epsilon!r}, delta={remaining.delta!r}, after {count} "
+        f"<div>remaining: {loss_text(remaining, up=False)}, after {count} "
         f"charge{'s' if count != 1 else ''}, as of {time_of_day(known.when)}</div>"
     )
     more = "<div>The server was not asked again: budget.remaining and budget.charges ask it.</div>"
@@ -168,8 +168,7 @@ def _body(terms: Terms, statement: Statement) -> str:
     spent, remaining = statement.spent, statement.remaining
     meaning = attacker_sentence(spent.epsilon, spent.delta, terms.adjacency, terms.unit)
     words = (
-        f"<div>spent: epsilon={spent.epsilon!r}, delta={spent.delta!r}; "
-        f"remaining: epsilon={remaining.epsilon!r}, delta={remaining.delta!r}</div>"
+        f"<div>spent: {loss_text(spent)}; remaining: {loss_text(remaining, up=False)}</div>"
         f"<div>{escape(meaning)}</div>"
     )
     bars = _bars(terms, statement.totals, statement.accountant.cap)
@@ -193,7 +192,7 @@ def fit_html(cost: Cost | None, budget: PrivacyBudget | None, released: str) -> 
     if cost is None:
         return f"{head}<div>A fit releases nothing, and costs nothing.</div>{released}</details>"
     relation, unit = ("replace_one", None) if budget is None else (budget.adjacency, budget.unit)
-    words = [f"A fit costs epsilon={cost.epsilon!r}, delta={cost.delta!r}."]
+    words = [f"A fit costs {loss_text(cost)}."]
     if not released:  # a certificate says so itself
         words.append(attacker_sentence(cost.epsilon, cost.delta, relation, unit))
     if budget is None:
@@ -202,8 +201,8 @@ def fit_html(cost: Cost | None, budget: PrivacyBudget | None, released: str) -> 
         try:
             remaining, when = budget._remaining_shown()  # no server is asked for this
             words.append(
-                f"Its budget has epsilon={remaining.epsilon!r} of {budget.epsilon!r} left, "
-                f"delta={remaining.delta!r} of {budget.delta!r}{when}."
+                f"Its budget of {loss_text(budget)} has {loss_text(remaining, up=False)} "
+                f"left{when}."
             )
         except (LedgerError, SealedBudgetError):
             words.append("The ledger of its budget cannot be read.")
@@ -232,7 +231,7 @@ def grouped_releases(releases: Sequence[Any]) -> list[tuple[str, ...]]:
         share, delta = sum(r.share for r in records), sum(r.delta for r in records)
         # A release may take both: keys take a share of the noise's allowance, and a delta.
         parts = [f"{share:.1%}"] if share or not takes_delta else []
-        parts += [f"delta {delta:.4g}"] if takes_delta else []
+        parts += [f"delta {rounded_amount(delta, 4):g}"] if takes_delta else []
         rows.append((f"{times}{name}{unreviewed}", *cells, ", ".join(parts)))
     return rows
 
@@ -245,8 +244,9 @@ def _claim(certificate: Any) -> list[str]:
     seeded = " Seeded: the noise can be reproduced." if certificate.seeded else ""
     unit = None if certificate.unit == "row" else certificate.unit
     epsilon, delta, adjacency = certificate.epsilon, certificate.delta, certificate.adjacency
+    shown = f"({rounded_amount(epsilon):g}, {rounded_amount(delta):g})"
     claim = (
-        f"{certificate.estimator}: ({epsilon:g}, {delta:g})-differentially private for one "
+        f"{certificate.estimator}: {shown}-differentially private for one "
         f"{certificate.unit}{rows}, relation {adjacency}; charged: {charged}. "
         f"skdp {certificate.skdp_version}.{seeded}"
     )

@@ -22,7 +22,8 @@ from skdp.budget.reports.html import grouped_releases, html_table
 from skdp.budget.schema import check_columns, check_tables
 from skdp.budget.urls import without_literals
 from skdp.budget.verification import UNKNOWABLE, rows_of, verify
-from skdp.loss.conversions import attacker_sentence
+from skdp.loss.charge import PrivacyLoss
+from skdp.loss.conversions import attacker_sentence, loss_text, rounded_amount
 
 if TYPE_CHECKING:
     from skdp.budget.budget import PrivacyBudget
@@ -182,9 +183,8 @@ def _key(estimator: str, releases: Any) -> str:
 
 def _up(x: float) -> str:
     """Return a number with three digits, rounded up."""
-    unit = 10.0 ** (math.floor(math.log10(x)) - 2)
-    shown = f"{math.ceil(x / unit * (1.0 - 1e-12)) * unit:.3g}"
-    return f"{float(shown):,.0f}" if float(shown) >= 1000.0 else shown
+    shown = rounded_amount(x, 3)
+    return f"{shown:,.0f}" if shown >= 1000.0 else f"{shown:g}"
 
 
 def promise_of(budget: PrivacyBudget, epsilon: float, delta: float) -> list[str]:
@@ -311,7 +311,8 @@ def _curve_svg(curve: Sequence[Sequence[float]]) -> str:
         for a, (_, epsilon) in zip(x, curve, strict=True)
     )
     first, last = curve[0], curve[-1]
-    words = f"epsilon {first[1]:.3g} at delta {first[0]:g}, {last[1]:.3g} at delta {last[0]:g}"
+    ends = [f"{rounded_amount(e, 3):g} at delta {rounded_amount(d):g}" for d, e in (first, last)]
+    words = "epsilon " + ", ".join(ends)
     if first[1] == last[1]:
         return f"<p>{escape(words)}</p>"
     return (
@@ -343,9 +344,8 @@ def _fit_text(fit: Mapping[str, Any]) -> str:
     name = f"{fit['step']}: {fit['estimator']}" if fit["step"] else fit["estimator"]
     if not fit["private"]:
         return f"<h3>{escape(name)}</h3><p>has no certificate</p>"
-    lines = [
-        f"({fit['epsilon']:g}, {fit['delta']:g}) for one {fit['unit']}, relation {fit['adjacency']}"
-    ]
+    price = loss_text(PrivacyLoss(fit["epsilon"], fit["delta"]))
+    lines = [f"{price} for one {fit['unit']}, relation {fit['adjacency']}"]
     counted = fit["charge"]
     lines.append("charge #" + str(counted) if counted else "not among the charges of this ledger")
     if fit.get("max_rows_per_unit") is not None:
@@ -373,17 +373,18 @@ def report_page(facts: Mapping[str, Any]) -> str:
         "rows, if public": ", ".join(f"{n:,}" for n in facts["n_rows"]) or "not stated",
         "ledger": facts["ledger"] or "in memory",
         "accountant": facts["accountant"],
-        "budget": f"epsilon {whole['epsilon']:g}, delta {whole['delta']:g}",
-        "spent": f"epsilon {spent['epsilon']:g}, delta {spent['delta']:g}",
-        "left": f"epsilon {left['epsilon']:g}, delta {left['delta']:g}",
+        "budget": loss_text(PrivacyLoss(**whole)),
+        "spent": loss_text(PrivacyLoss(**spent)),
+        "left": loss_text(PrivacyLoss(**left), up=False),
         "report made": f"{facts['made']}, by skdp {facts['skdp_version']}",
     }
     details = "".join(f"<dt>{escape(k)}</dt><dd>{escape(str(v))}</dd>" for k, v in entries.items())
     head = ("#", "when (UTC)", "step", "estimator", "epsilon", "delta", "noise", "note")
     charges = [
         (
-            c["number"], c["when"][:19].replace("T", " "), c["step"], c["estimator"], c["epsilon"],
-            float(f"{c['delta']:.4g}"), c["noise"] + (", seeded" if c["seeded"] else ""), c["note"],
+            c["number"], c["when"][:19].replace("T", " "), c["step"], c["estimator"],
+            rounded_amount(c["epsilon"]), rounded_amount(c["delta"]),
+            c["noise"] + (", seeded" if c["seeded"] else ""), c["note"],
         )
         for c in facts["charges"]
     ]  # fmt: skip
