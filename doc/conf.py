@@ -124,6 +124,18 @@ def _literal_names(app: Sphinx, what: str, name: str, obj: object, options: obje
         )
 
 
+def _is_no_text(app: Sphinx, what: str, name: str, obj: object, *_: object) -> bool | None:
+    """Leave out fields of named tuples and types, whose texts are Python's own."""
+    return True if type(obj).__name__ == "_tuplegetter" or name == "dtype" else None
+
+
+def _public_signature(
+    app: Sphinx, what: str, name: str, obj: object, _: object, text: str, to: str
+):
+    """Leave private parameters and the names of default factories out of a signature."""
+    return re.sub(r", _\w+=\w+", "", (text or "").replace("=<factory>", "={}")), to
+
+
 # latex2mathml takes some signs for letters and does not say which of two bars opens.
 BARS = {r"\lvert": "\ue000", r"\rvert": "\ue001", r"\lVert": "\ue002", r"\rVert": "\ue003"}
 OPENING = {"\ue000": "|", "\ue002": "‖", "⌊": "⌊", "⌈": "⌈", "(": "(", "[": "["}
@@ -241,3 +253,5 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", _show_outputs)
     app.connect("doctree-resolved", _keep_together)
     app.connect("autodoc-process-docstring", _literal_names, priority=400)
+    app.connect("autodoc-skip-member", _is_no_text)
+    app.connect("autodoc-process-signature", _public_signature)

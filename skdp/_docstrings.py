@@ -42,16 +42,16 @@ SHARED_TEXTS = {
         "selection."
     ),
     "delta": (
-        "In [0, 1). The most that a fit takes. Noise is Gaussian where that is less, as for many "
-        'columns, and under accountants other than "basic". Otherwise it is pure, and delta is '
-        "charged only if classes, categories or keys are learned. None: a hundredth of the "
-        "budget's delta; 0 without a budget."
+        "In [0, 1). The most that a fit takes. Noise is Gaussian if that is less noise, as for many "
+        'columns, or if the accountant is not "basic". Otherwise it is pure, and delta is charged '
+        "only if classes, categories or keys are learned. None: a hundredth of the budget's delta; "
+        "0 without a budget."
     ),
     "epsilon": "Privacy loss of a fit; finite, above 0.",
     "epsilon, delta": (
-        "Privacy loss of the call, at most. Delta is charged only where noise is Gaussian: where "
-        'that is less than pure noise, and under accountants other than "basic". None: a hundredth '
-        "of the budget's delta; 0 without a budget."
+        "Privacy loss of the call, at most. Delta is charged only if noise is Gaussian: if that is "
+        'less than pure noise, or if the accountant is not "basic". None: a hundredth of the '
+        "budget's delta; 0 without a budget."
     ),
     "groups": (
         "Id of the unit (a user, say) that each row belongs to. All rows of one id are protected "
@@ -208,10 +208,11 @@ _TYPES = {
     "budget": "PrivacyBudget or None",
     "random_state": "int, RandomState or None",
 }
-# What methods of these names say of their X, and return, unless they say something else.
-_X = {
-    "fit": "\n    Private rows, finite numbers. May be in parts (`skdp.engines`).",
-    "transform": "\n    If they are private, so is the result.",
+# What methods say of these parameters, and return, unless they say something else.
+_SAID = {
+    ("fit", "X"): "\n    Private rows, finite numbers. May be in parts (`skdp.engines`).",
+    ("transform", "X"): "\n    If they are private, so is the result.",
+    ("score", "sample_weight"): "\n    Weights of the caller's rows.",
 }
 _RETURNS = {
     "decision_function": "scores : ndarray of shape (n_samples,) or (n_samples, n_classes)\n"
@@ -235,10 +236,10 @@ def _entry(name: str, parameter: inspect.Parameter, function: str) -> str:
     default, text = parameter.default, f"{name} : {_TYPES.get(name, parameter.annotation)}"
     if default is not parameter.empty:
         text += f', default="{default}"' if isinstance(default, str) else f", default={default}"
-    return text + (_X.get(function, "") if name == "X" else "") + "\n"
+    return text + _SAID.get((function, name), "") + "\n"
 
 
-def _completed(doc: str, item: Any, owner: str) -> str:
+def _completed(doc: str, item: Any) -> str:
     """Return a docstring with what follows from the signature of a class, method or function."""
     start, *parts = re.split(r"^(\w[\w ]*)\n-{3,}\n", inspect.cleandoc(doc) + "\n", flags=re.M)
     later = re.search(r"^ *\{\w+\}$", doc, re.M)  # blocks of a package, which it fills in itself
@@ -274,7 +275,7 @@ def _completed(doc: str, item: Any, owner: str) -> str:
     elif not inspect.isclass(item) and not {"Returns", "Yields"} & sections.keys():
         answer = str(inspect.signature(item).return_annotation)
         answer = re.sub(r"\bnp\.bool_", "bool", answer)  # reStructuredText reads a link in `bool_`
-        text = f"self : {owner}" if answer == "Self" else _RETURNS.get(item.__name__, answer)
+        text = "self : estimator" if answer == "Self" else _RETURNS.get(item.__name__, answer)
         made["Returns"] = f"{text}\n"
         if answer in ("None", str(inspect.Signature.empty)):
             del made["Returns"]
@@ -303,8 +304,7 @@ def documenter(blocks: Mapping[str, str] | None = None) -> Callable[[T], T]:
             public = inspect.isfunction(part) and not part.__name__.startswith("_")
             if (part is item or public) and part.__doc__:
                 text = _with_blocks(part.__doc__, table)
-                text = _completed(text, part, getattr(item, "__name__", ""))
-                part.__doc__ = filled(text, table)
+                part.__doc__ = filled(_completed(text, part), table)
         return item
 
     return documented

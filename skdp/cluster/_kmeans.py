@@ -100,16 +100,20 @@ class DPKMeans(
     cluster_centers_std_ : ndarray of shape (n_clusters, n_features)
         Standard error of each coordinate of each centre, in units of X. The target is the mean of
         the clipped rows nearest to that centre; at least 95% of these means lie within two standard
-        errors. Included: (1) noise; (2) shrinkage of the last step; (3) rows that change their
-        centre in it (estimated from the tree; with ``"lloyd"`` and with more than 12 features, the
-        length of the step); (4) for ``"tree"``, half of the most that clipping residuals can take
-        from a mean. Where noise may hide a few distant rows, (4) is most of the error; tighter
-        bounds make it smaller. The half width of the bounds for a centre with too small a count.
-        Within learned bounds no bound on what they hide is a theorem, and less than 95% may be
-        covered: of 2,000 amounts, of which 80% are 0, at epsilon = 1 without delta, three of four.
-        State bounds for such columns. In a ball, (4) is a part of what clipping can take (one
-        centre: what released distances show). With n_samples * epsilon below 150 a ball's centre
-        has the half width.
+        errors. Included are:
+
+        - noise;
+        - shrinkage of the last step;
+        - rows that change their centre in that step (estimated from the tree; with ``"lloyd"`` and
+          with more than 12 features, the length of the step);
+        - for ``"tree"``, half of the most that clipping residuals can take from a mean. If noise
+          may hide a few distant rows, this is most of the error; tighter bounds make it smaller. In
+          a ball it is a part of that (one centre: as much as released distances show).
+
+        The error is the half width of the bounds for a centre with too small a count, and in a ball
+        with n_samples * epsilon below 150. With learned bounds less than 95% may be covered: three
+        of four means of 2,000 amounts, of which 80% are 0, at epsilon = 1 without delta. State
+        bounds for such columns.
     cluster_centers_noise_std_ : ndarray of shape (n_clusters, n_features)
         The noise in `cluster_centers_std_` alone. A larger epsilon and more rows make it smaller.
     cluster_counts_ : ndarray of shape (n_clusters,)

@@ -184,12 +184,11 @@ class DPLogisticRegression(LabelledClassifier):
     """Logistic regression with noise in its loss, for two classes or more.
 
     The private counterpart of scikit-learn's ``LogisticRegression``. There is nothing to tune: a
-    larger penalty than that of `C`, the clipping of rows and the bound on slopes follow
-    from public and released numbers. Where noise is large, the penalty is: probabilities are then
-    near the shares of the classes, and `penalty_` shows it. A descent (see Notes) has a penalty for
-    `C` below 1 only:
-    where few rows leave it no gradients for its slope, coefficients of two classes are shrunk by
-    how much of their squares is noise, down to the shares; those of more classes may be worse.
+    larger penalty than that of `C`, the clipping of rows and the bound on slopes follow from public
+    and released numbers. With much noise the penalty is large, and probabilities are near the
+    shares of the classes; `penalty_` shows it. A descent (see Notes) has a penalty for `C` below 1
+    only. If few rows leave it no gradients for its slope, coefficients of two classes are shrunk by
+    the part of noise in their squares, down to the shares; those of more classes may be worse.
 
     Parameters
     ----------
@@ -249,19 +248,20 @@ class DPLogisticRegression(LabelledClassifier):
     with a constant of one step of the grid, which predictions leave out: rows lie in the same ball,
     so the sensitivity is the same. Proof: ``skdp/queries/logistic.md``.
 
-    **Descent.** With a delta, Gaussian noise of b has no price where classes are learned (they take
-    the separate delta), where `groups` are stated, and under accountants other than "basic", which
-    add up mu; for more than two classes it is dear, and beside it bounds are learned with pure
-    noise. There, up to epsilon = 30 (3 for two classes with stated bounds), noisy gradients are
-    released instead: 10 to 20 (to 40 for more than two classes), each the sum over rows of the
-    outer product of r and z, with equal shares. Here z is the clipped row with a constant, and r
-    the predicted probabilities minus the indicator of the label, clipped in norm. Last, for a tenth
-    of their share, unless noise would hide them, four gradients in which z are the logits, and r is
-    not clipped: from these a slope and offsets are fitted. A penalty of 1/C - 1, if that is above
-    0, shortens the steps and the slope. *Sensitivity* of a gradient in L2, where R is the product
-    of the bounds on the norms of r and z: R if a row is added or removed, 2 R if one is replaced
-    (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian noise. Where a gradient's noise is
-    longer than all rows, or without an intercept, b has pure noise within the remaining mu instead.
+    **Descent.** With a delta, noisy gradients are released in place of the minimiser where they are
+    more accurate. For two classes, with classes and bounds stated, that is below epsilon = 3 if
+    `groups` are stated or the accountant is not "basic": Gaussian noise of b has no price then.
+    For all other fits with an intercept it is below epsilon = 30; for more than two classes with
+    few coefficients, under the same condition. There are 10 to 20 gradients (to 40 for more than
+    two classes), with equal shares. Each is the sum over rows of the outer product of r and z: z is
+    the clipped row with a constant, r the predicted probabilities minus the indicator of the label,
+    clipped in norm. A slope and offsets are fitted last, unless noise would hide them, from four
+    gradients for a tenth of the share: there z are the logits, and r is not clipped. A penalty of
+    1/C - 1, if that is above 0, shortens the steps and the slope. *Sensitivity* of a gradient in
+    L2, where R is the product of the bounds on the norms of r and z: R if a row is added or
+    removed, 2 R if one is replaced (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian
+    noise. If a gradient's noise is longer than all rows, b has pure noise within the remaining mu
+    instead.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in the counts of the classes, in the

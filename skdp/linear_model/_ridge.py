@@ -787,14 +787,14 @@ class DPRidge(_LeastSquares):
     weights of most rows. Standard errors are relative to the coefficients of all rows with their
     clipped weights. They are NaN with learned bounds; `coef_population_std_error_` is always NaN.
 
-    **Predictions.** A constant is one more column, and M and m are the noisy mean products of
-    columns with each other and with the target. Noise moves the eigenvalues of M apart, which is
-    undone; none is below 0. A column that does not vary, as far as noise shows, has the coefficient
-    0. Coefficients are means under a normal prior, as those of ridge
-    regression are; its variance says which part of the target the columns explain. Six parts from
-    1% to 100%, and none, are averaged by their likelihoods. If next to nothing is left, the mean of
-    the target is predicted. Where all eigenvalues are clear of the noise, nothing is shrunk. Rows
-    are clipped to `bounds_`, predictions to `target_bounds_`.
+    **Predictions.** A constant is one more column. M and m are the noisy mean products of columns
+    with each other and with the target. Noise moves the eigenvalues of M apart, which is undone;
+    none is below 0. A column whose variance noise hides has the coefficient 0. Coefficients are
+    posterior means under a normal prior, as those of ridge regression are. The variance of the
+    prior says which part of the target the columns explain: six parts from 1% to 100%, and none,
+    are averaged by their likelihoods. If they explain next to nothing, the mean of the target is
+    predicted. If all eigenvalues are clear of the noise, nothing is shrunk. Rows are clipped to
+    `bounds_`, predictions to `target_bounds_`.
 
     **Few rows.** Where rows times epsilon are below 300, bounds of the target that are learned
     would often miss it. Then all predictions are about its median, and a warning says so. There,

@@ -435,15 +435,24 @@ documented = documenter(
             largest probability that epsilon / m and delta / m allow for the number of its rows (if
             a row may be replaced, half of these). Values that only one row has are shown with
             probability at most delta (delta / 2 beside Gaussian noise), for all its columns
-            together. *Counts*, with `min_frequency` or `max_categories`: of the rows of each
-            category, a column after the other; L1 sensitivity 1 (2 if a row is replaced), with
-            discrete Laplace or rounded Gaussian noise. Proofs: ``skdp/queries/key_selection.md``.
+            together. Proofs: ``skdp/queries/key_selection.md``.
+            """,
+        "counts": """
+            *Counts*, with `min_frequency` or `max_categories`: of the rows of each category, a
+            column after the other; L1 sensitivity 1 (2 if a row is replaced), with discrete Laplace
+            or rounded Gaussian noise.
 
-            Numbers and text that look alike are different categories. 1 and 1.0 are one category;
-            so are 1 and True, unless both are listed. Dates cannot be categories.
+            {alike}
 
             **Expected error.** The part of the cells whose category a fit does not know.
 
+            {references}
+            """,
+        "alike": """
+            Numbers and text that look alike are different categories. 1 and 1.0 are one category;
+            so are 1 and True, unless both are listed. Dates cannot be categories.
+            """,
+        "references": """
             References
             ----------
             Gopi, Gulhane, Kulkarni, Shen, Shokouhi & Yekhanin 2020, "Differentially private set
@@ -529,6 +538,7 @@ class DPOneHotEncoder(Encoder):
     *charged*. Otherwise: *released* are the values of each column (a missing cell counts as a
     value) whose noisy weight reaches a threshold; their numbers of rows are not released.
     {selection}
+    {counts}
 
     Examples
     --------
@@ -772,6 +782,7 @@ class DPOrdinalEncoder(Encoder):
     *charged*. Otherwise: *released* are the values of each column, except missing ones, whose noisy
     weight reaches a threshold; their numbers of rows are not released.
     {selection}
+    {counts}
 
     Examples
     --------

@@ -198,7 +198,13 @@ class DPTargetEncoder(Encoder):
         The second one is that of which shares are encoded; None if the target is continuous.
     target_bounds_ : tuple of two floats
         Stated or learned; (0, 1) if the target is binary.
-    {fitted_and_raises}
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: if a parameter is out of range, if categories are
+        private and ``delta=0``, if a column holds dates, if X is not a table, or if a target is
+        missing or infinite.
 
     See Also
     --------
@@ -213,11 +219,15 @@ class DPTargetEncoder(Encoder):
     sums, for d columns, a target being in [-1, 1] relative to its range: d in L1 and sqrt(d) in L2
     if a row is added or removed; 2 d and, of counts, sqrt(2 d), of sums 2 sqrt(d) if one is
     replaced. *Mechanism*: Laplace or rounded Gaussian noise. Counts get more, the further the
-    released mean is from the middle of the range.
+    released mean is from the middle of the range. Categories that are not stated are selected:
     {selection}
 
-    The error of `expected_error` is the root mean square of what noise adds to the encodings of
-    `like`, a pair (X, y), in the unit of y.
+    {alike}
+
+    **Expected error.** The root mean square of what noise adds to the encodings of `like`, a pair
+    (X, y), in the unit of y.
+
+    {references}
 
     Examples
     --------
