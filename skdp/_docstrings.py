@@ -42,8 +42,8 @@ SHARED_TEXTS = {
         "selection."
     ),
     "delta": (
-        "In [0, 1). The most that a fit takes. Noise is Gaussian if that is less noise, as for many "
-        'columns, or if the accountant is not "basic". Otherwise it is pure, and delta is charged '
+        "In [0, 1). The most that a fit takes. Noise is Gaussian if that is less noise, as for "
+        'many columns, or if the accountant is not "basic". Else it is pure, and delta is charged '
         "only if classes, categories or keys are learned. None: a hundredth of the budget's delta; "
         "0 without a budget."
     ),
