@@ -134,7 +134,7 @@ for name, score in found.items():
     print(f"{name}: accuracy {score:.3f}")
 colours = ["0.7", "tab:red", "tab:orange", "tab:blue", "0.4"]
 bars = right.barh(list(found), list(found.values()), color=colours)
-right.bar_label(bars, fmt="%.2f", label_type="center")
-right.set(xlim=(0, 1), xlabel="accuracy on test flights", title="What the price buys")
+right.bar_label(bars, fmt="%.2f", padding=3)
+right.set(xlim=(0, 1.08), xlabel="accuracy on test flights", title="What the price buys")
 figure.tight_layout()
 figure.savefig(arguments.output, dpi=120)
