@@ -133,7 +133,7 @@ def _public_signature(
     app: Sphinx, what: str, name: str, obj: object, _: object, text: str, to: str
 ):
     """Leave private parameters and the names of default factories out of a signature."""
-    return text and re.sub(r", _\w+=\w+", "", text.replace("=<factory>", "={}")), to
+    return text and re.sub(r", _\w+=\w+", "", text.replace("=<factory>", "=...")), to
 
 
 # latex2mathml takes some signs for letters and does not say which of two bars opens.
