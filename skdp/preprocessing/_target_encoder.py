@@ -166,8 +166,8 @@ class DPTargetEncoder(Encoder):
     ----------
     {categories}
     target_type : {"auto", "continuous", "binary"}, default="auto"
-        ``"auto"``: binary if `classes` are stated or y is of booleans, else continuous. Of several
-        classes, fit one encoder for each: to ``y == label``.
+        ``"auto"``: binary if `classes` are stated or y is of booleans, else continuous. For several
+        classes, fit one encoder for each label, to ``y == label``.
     smooth : "auto" or float, default="auto"
         How many rows of the mean are added to each category. ``"auto"``: as many as the released
         variances within and between categories ask for. What noise asks for is added to either.
