@@ -28,7 +28,7 @@ from skdp.base.leaks import has_price, is_search
 from skdp.budget import Cost
 from skdp.budget.reports.html import html_table, text_table
 from skdp.loss.charge import total
-from skdp.loss.conversions import loss_text
+from skdp.loss.conversions import loss_text, rounded_amount
 from skdp.model_selection._check import Finding, PipelineCheck, look_into
 from skdp.model_selection._pricing import Bill, Pricer, naming_step, private_parts
 from skdp.parameters import FLAG, check_integer, check_parameter, naming
@@ -115,14 +115,14 @@ class ChargePlan(Sequence[PlannedCharge]):
         return self.charges[item]
 
     def _rows(self) -> list[tuple[str, ...]]:
-        def shown(value: Any) -> str:
-            if isinstance(value, float):
-                return "" if math.isnan(value) else f"{value:.3g}"
-            return str(value)
-
-        rows = [tuple(map(shown, charge.cells())) for charge in self.charges]
         total = (0.0, 0.0) if self.total is None else (self.total.epsilon, self.total.delta)
-        return [*rows, ("total", "", "", f"{total[0]:.6g}", f"{total[1]:.6g}", "", self.note)]
+        lines = [*(one.cells() for one in self), ("total", "", "", *total, math.nan, self.note)]
+        rows = []
+        for step, name, times, *prices, error, note in lines:
+            price = [f"{rounded_amount(one):g}" for one in prices]
+            off = "" if math.isnan(error) else f"{error:.3g}"
+            rows.append((step, name, str(times), *price, off, note))
+        return rows
 
     def __repr__(self) -> str:
         head, _, *rows = text_table(_HEAD, self._rows())
