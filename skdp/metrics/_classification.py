@@ -735,7 +735,8 @@ def score_histogram(
     Notes
     -----
     **Privacy.** *Released*: a count for each class and cell; before it, with ``bins="auto"``, the
-    number of rows. {counts}
+    number of rows.
+    {counts}
     The model must be public, or trained privately, and each score must depend on its own row alone.
 
     Examples
