@@ -27,7 +27,7 @@ from skdp.core import PRIVATE_ROWS, PrivacyCertificate, Session, Unit, open_sess
 from skdp.loss.conversions import check_delta, check_positive, exact, round_down
 from skdp.parameters import Integers, check_parameter
 from skdp.planning import Allowance, pure_is_less
-from skdp.tabular import Rows, name_of_ids
+from skdp.tabular import Rows, name_of_ids, public_length
 
 # --- keys of seeded noise -------------------------------------------------------------------------
 
@@ -282,8 +282,7 @@ class CallContext:
 
     def public_rows(self, rows: Rows) -> int | None:
         """Return the number of rows where all neighbouring tables have the same, else None."""
-        private = self.allows_empty or rows.filtered or rows.n_is_private
-        return None if private else rows._n
+        return None if self.allows_empty else public_length(rows)
 
     def unit(self) -> Unit | None:
         """Return the privacy unit, None for a row; refuse a unit other than the budget's."""

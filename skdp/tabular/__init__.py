@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         check_units,
         dense_blocks,
         name_of_ids,
+        public_length,
     )
     from skdp.tabular.unstated import (
         CATEGORIES,
@@ -104,7 +105,8 @@ __all__ = [
     "check_with_target", "checked", "column_cells", "column_of_values", "column_plans", "cut",
     "dealt_rows", "decoded", "dense_blocks", "holds_numbers", "identity", "is_listed", "is_missing",
     "is_parts", "keeps_types", "key_order", "label_codes", "leaves_open", "listed", "name_of_ids",
-    "never_held", "opaque_rows", "public_codes", "read_cell", "refuse_parts", "shown_key",
-    "split_by_key", "stand_in", "stated_columns", "stated_type", "table_of", "table_schema", "take",
-    "target_column", "type_name", "with_missing", "with_types", "with_weights", "without_column",
+    "never_held", "opaque_rows", "public_codes", "public_length", "read_cell", "refuse_parts",
+    "shown_key", "split_by_key", "stand_in", "stated_columns", "stated_type", "table_of",
+    "table_schema", "take", "target_column", "type_name", "with_missing", "with_types",
+    "with_weights", "without_column",
 ]  # fmt: skip

@@ -99,6 +99,11 @@ class UnitCounts(UnitRows):
         self.unit_name = name
 
 
+def public_length(rows: Any) -> int | None:
+    """Return the number of rows if it is public where rows are replaced; None if it is private."""
+    return None if rows.filtered or rows.n_is_private else rows._n
+
+
 def name_of_ids(groups: Any) -> str | None:
     """Return the name of a column of ids; None where it has none."""
     if is_frame(groups) or is_sliced_table(groups):
