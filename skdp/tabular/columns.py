@@ -107,6 +107,7 @@ _NUMPY = {
 _DAY = NANOSECONDS["D"]
 _INFINITE = {32: 2**31 - 1, 64: 2**63 - 1}  # as DuckDB has it in dates of so many bits
 _AT_ONCE = 1000  # cells above which a column of text is coded with one dict of its texts
+_CELLS_AT_ONCE = 2**16  # of numbers: memory does not grow with their temporaries
 
 
 # --- types --------------------------------------------------------------------------------------
@@ -441,12 +442,15 @@ def _places_of_numbers(cells: NDArray, places: Mapping[Any, int], missing: int) 
         if isinstance(value, bool | int | float) and _fits(value, cells.dtype):
             known[cells.dtype.type(value).item()] = place
     codes = np.full(cells.shape, STRANGE_CODE, dtype=np.int64)
-    if known:
-        values = np.array(sorted(known), dtype=cells.dtype)
-        at = np.minimum(np.searchsorted(values, cells), len(values) - 1)
-        order = np.array([known[value.item()] for value in values], dtype=np.int64)
-        codes = np.where(values[at] == cells, order[at], STRANGE_CODE)
-    return np.where(cells != cells, missing, codes)
+    values = np.array(sorted(known), dtype=cells.dtype)
+    order = np.array([known[value.item()] for value in values], dtype=np.int64)
+    for first in range(0, len(cells), _CELLS_AT_ONCE):
+        block, places_of = (x[first : first + _CELLS_AT_ONCE] for x in (cells, codes))
+        if known:
+            at = np.minimum(np.searchsorted(values, block), len(values) - 1)
+            np.copyto(places_of, order[at], where=values[at] == block)
+        places_of[block != block] = missing
+    return codes
 
 
 def _fits(value: Any, dtype: np.dtype) -> bool:

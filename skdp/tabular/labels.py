@@ -158,7 +158,8 @@ def label_codes(labels: Any, classes: Sequence[Any] | NDArray) -> NDArray[np.int
     Guarantee: an entry depends on its label and the declared type of the labels only; no label
     raises.
     """
-    return np.maximum(stated_places(labels, places_by(classes)), -1)
+    places = stated_places(labels, places_by(classes))
+    return np.maximum(places, -1, out=places)
 
 
 def _coded_labels(
@@ -175,7 +176,7 @@ def _coded_labels(
         cells = as_list(labels)
         for i in np.flatnonzero(places == STRANGE_CODE).tolist():
             missing[i] = read_cell(cells[i]) in (math.inf, -math.inf)
-    return np.maximum(places, -1), missing
+    return np.maximum(places, -1, out=places), missing
 
 
 def check_labelled(
