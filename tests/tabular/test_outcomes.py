@@ -45,9 +45,12 @@ def test_a_row_is_decided_by_its_own_pair():
         one = check_outcomes(TRUE[i : i + 1], PREDICTED[i : i + 1], estimator="it", classes=CLASSES)
         assert codes_of(one) == [wanted]
     score = [-1.0, 0.0, 0.49, 0.5, 1.0, 2.0]
-    both = check_scores([0, 1, 2, 0, 1, 9], score, estimator="it", classes=CLASSES,
-                        bins=Bins([0, 0.5, 1]))  # fmt: skip
+    options = {"estimator": "it", "classes": CLASSES}
+    both = check_scores([0, 1, 2, 0, 1, 9], score, bins=Bins([0, 0.5, 1]), levels=(2,), **options)
     assert codes_of(both) == [[0, 0], [1, 0], [2, 0], [0, 1], [1, 1], [3, 1]]
+    fine = check_scores([0, 1], [0.1, 0.9], bins=Bins.regular(0, 1, 4), levels=(2, 2), **options)
+    assert codes_of(fine) == [[0, 0, 0], [1, 1, 1]]
+    assert fine.sizes == (4, 2, 2)
 
 
 def test_numbers_and_how_far_predictions_are_from_them():
