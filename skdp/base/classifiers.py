@@ -52,8 +52,9 @@ from skdp.user_code import or_raise, suppress_warnings
 Floats = NDArray[np.float64]
 
 COUNT_SHARE = 0.02
-# If the noise of a class count is above this part of it, counts get the second share, too.
-_COUNTS_WELL, _MORE_COUNTS = 0.2, 0.1
+# If the noise of a class count is above this part of it, counts get more: so much that it is about
+# this part of the rows, at least and at most.
+_COUNTS_WELL, _SHARES_NOISE, _MORE_COUNTS = 0.2, 0.1, (0.1, 0.7)
 _CENTER_USEFUL = 1.0  # noise of the mean of all columns' means, in half widths
 _REACH = 4.0  # scales from the mean of a column to its narrower bounds
 _USEFUL = 0.1  # noise of a column's mean square, in squares of half its width
@@ -152,7 +153,9 @@ def class_counts(
     first = session.answer(query, COUNT_SHARE)
     counts, std = np.array(first.value), float(first.std)
     if std > _COUNTS_WELL * max(float(counts.sum()), 1.0) / n_classes:
-        second = session.answer(query, _MORE_COUNTS, name="counts of labels, again")
+        wanted = COUNT_SHARE * std / (_SHARES_NOISE * max(float(counts.sum()), 1.0))
+        share = min(max(wanted, _MORE_COUNTS[0]), _MORE_COUNTS[1])
+        second = session.answer(query, share, name="counts of labels, again")
         # The mean of both, weighted by the inverse variances.
         part = std**2 / (std**2 + float(second.std) ** 2)
         counts = counts + part * (second.value - counts)

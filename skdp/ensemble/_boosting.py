@@ -132,7 +132,7 @@ def _descend(
     rounds = min(max(_ROUNDS, math.ceil(_LENGTH * n_columns / step)), _MOST_ROUNDS)
     rounds = _PURE_ROUNDS if session.pure else rounds
     rate = min(_LENGTH / rounds, step / n_columns)
-    before = np.zeros_like(scores)
+    before, usual = np.zeros_like(scores), max(float(weights.mean()), 1.0)
     for number in reported_steps(rounds):
         # Equal shares: with Gaussian noise, all rounds together are as noisy as one.
         share = session.remaining / (rounds - number)
@@ -142,7 +142,9 @@ def _descend(
         if number and float((gradient * before).sum()) < -3 * std**2 * math.sqrt(scores.size):
             rate *= _SHORTER
         before = gradient
-        rows = weights + shrinkage * std / math.sqrt(rounds) * (unit / spread) + 1.0
+        noise = std / math.sqrt(rounds) * (unit / spread)
+        # Where noise is above what cells weigh, it would move scores in every round.
+        rows = weights + shrinkage * noise * (1.0 + (noise / usual) ** 2) + 1.0
         scores = np.clip(scores - rate * unit * gradient / rows, -_LARGEST, _LARGEST)
     return scores, rounds
 
