@@ -76,6 +76,12 @@ def is_listed(X: Any) -> bool:
     return isinstance(X, Sequence) and not hasattr(X, "typecode")  # of array.array
 
 
+def array_of(X: Any) -> NDArray:
+    """Return what numpy makes of X: objects if X has no type, which would be taken from cells."""
+    typed = any(hasattr(X, name) for name in ("dtype", "typecode", "format"))
+    return np.asanyarray(X, dtype=None if typed else object)
+
+
 def listed(names: Sequence[Any]) -> str:
     """Return names of columns for a message: the first of them, where they are many."""
     more = f" and {len(names) - _MOST_LISTED} more" * (len(names) > _MOST_LISTED)
@@ -479,7 +485,7 @@ def to_float(block: Any) -> tuple[Floats | None, str]:
             elif hasattr(block, "dtype") or hasattr(block, "to_pylist"):
                 values, strange = _column_values(block)
             else:
-                values, strange = _array_values(np.asanyarray(block))
+                values, strange = _array_values(array_of(block))
     except Exception:  # noqa: BLE001  its text may quote a cell
         return None, "value"
     if values is None:
