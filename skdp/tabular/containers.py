@@ -359,15 +359,15 @@ def object_rows(X: Iterable[Any]) -> NDArray[np.object_] | None:
 
 
 def array_of_rows(X: Iterable[Any]) -> NDArray | None:
-    """Return a list of rows as an array that reads as they do: of numbers, or of objects.
+    """Return a list of rows as an array that reads as they do: of floats, or of objects.
 
     None if the rows have different shapes, or some are none.
     """
     with reading():
         table = object_rows(X)
-    if table is not None and set(map(type, table.ravel().tolist())) <= {bool, int, float}:
-        return np.array(table.tolist()).reshape(table.shape)  # each cell to a number of its own
-    return table
+    if table is None or not set(map(type, table.ravel().tolist())) <= {bool, int, float}:
+        return table
+    return rows_of_numbers(table.tolist())[0]
 
 
 # --- cells ------------------------------------------------------------------------------------
