@@ -31,6 +31,7 @@ from skdp.planning import Allowance, row_count
 from skdp.queries import LogisticMinimiser, UnitBall
 from skdp.tabular import (
     Rows,
+    array_of,
     array_of_rows,
     check_marks,
     check_public_array,
@@ -94,7 +95,7 @@ def _as_array(sample: Any, name: str, width: int | None = None) -> NDArray:
     if isinstance(sample, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array; use {name}.filled(...)")
     # Cell by cell: one cell of text would turn all others into text.
-    read: Any = array_of_rows if isinstance(sample, list | tuple) else np.asarray
+    read: Any = array_of_rows if isinstance(sample, list | tuple) else array_of
     text = f"{name} must be a table or an array of shape (n_samples, n_features)"
     array: NDArray | None = or_raise(lambda: read(sample), lambda: ValueError(text))
     if array is not None and array.shape == (0,) and width is not None:

@@ -31,7 +31,6 @@ from scipy.special import erfcx, erfinv, log_ndtr, ndtr, ndtri_exp
 from skdp.parameters import Reals, check_parameter
 
 
-@functools.lru_cache(maxsize=64)
 def exact(value: float) -> Fraction:
     """Return the decimal number that ``repr(float(value))`` shows, as a fraction.
 
@@ -50,7 +49,13 @@ def exact(value: float) -> Fraction:
     >>> 10 * exact(0.1) == 1
     True
     """
-    return Fraction(repr(float(value)))
+    # Only floats are looked up: a class of the caller's compares and hashes as it likes.
+    return _fraction_shown(float(value))
+
+
+@functools.lru_cache(maxsize=64)
+def _fraction_shown(value: float) -> Fraction:
+    return Fraction(repr(value))
 
 
 def round_up(amount: Fraction) -> float:

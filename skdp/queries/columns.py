@@ -36,11 +36,26 @@ def _take_cut(first: int, stop: int, take: Callable[[Any], NDArray], block: Any)
     return take(block[:, first:stop])
 
 
-class _CutRows:
-    """All rows of a table, with some of its columns; read in chunks alone."""
+class _View:
+    """All rows of a table, with other columns; read in chunks alone."""
+
+    ranges: Any = None
+
+    def __init__(self, rows: Any, n_features: int) -> None:
+        self._rows, self._n, self.n_features = rows, rows._n, n_features
+        self.n_is_private, self.filtered = rows.n_is_private, rows.filtered
+
+    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
+        spans: list[tuple[int, int]] = self._rows.spans(width=width, least=least)
+        return spans
+
+
+class _CutRows(_View):
+    """Some columns, one after the other."""
 
     def __init__(self, rows: Any, first: int, stop: int) -> None:
-        self._rows, self._span, self._read = rows, (first, stop), rows.chunk
+        super().__init__(rows, stop - first)
+        self._span, self._read = (first, stop), rows.chunk
         if isinstance(rows, TargetRows):
             behind, before = rows.behind()
             if stop <= before:  # X alone: targets need not be put beside it
@@ -48,17 +63,11 @@ class _CutRows:
             elif first >= before:
                 self._rows, self._span = behind, (first - before, stop - before)
                 self._read = behind.chunk
-        self._n, self.n_features = rows._n, stop - first
-        self.n_is_private, self.filtered = rows.n_is_private, rows.filtered
         known = getattr(rows, "ranges", None)
         self.ranges = None if known is None else known[:, first:stop]
         if hasattr(rows, "fold"):  # rows in parts, each read where it lies
             self.fold, self.gather = self._fold, self._gather
             self.spans_in_memory, self.at_a_time = rows.spans_in_memory, rows.at_a_time
-
-    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
-        spans: list[tuple[int, int]] = self._rows.spans(width=width, least=least)
-        return spans
 
     def chunk(self, start: int, stop: int) -> NDArray:
         values: NDArray = self._read(start, stop)
@@ -72,40 +81,25 @@ class _CutRows:
         return self._rows.gather(partial(_take_cut, *self._span, take), wanted=wanted)
 
 
-class _Weights:
-    """The weights of all rows of a table, as its only column."""
-
-    n_features, ranges = 1, None
-
-    def __init__(self, rows: Any) -> None:
-        self._rows, self._n = rows, rows._n
-        self.n_is_private, self.filtered = rows.n_is_private, rows.filtered
-
-    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
-        spans: list[tuple[int, int]] = self._rows.spans(width=width, least=least)
-        return spans
+class _Weights(_View):
+    """The weights of the rows, as the only column."""
 
     def chunk(self, start: int, stop: int) -> NDArray:
         weights: NDArray = self._rows.weights(start, stop)[:, None]
         return weights
 
 
-class _Cells:
-    """All rows of a table, with some of its columns of numbers; NaN where a cell is missing."""
+class _Cells(_View):
+    """Some columns of numbers; NaN where a cell is missing."""
 
     has_missing = True
 
     def __init__(self, rows: Any, columns: tuple[int, ...]) -> None:
-        self._rows, self._columns = rows, list(columns)
-        self._n, self.n_features = rows._n, len(columns)
-        self.n_is_private, self.filtered = rows.n_is_private, rows.filtered
+        super().__init__(rows, len(columns))
+        self._columns = list(columns)
         # Of rows without codes the types say nothing here.
         known = rows.ranges if isinstance(rows, IncompleteRows) else None
         self.ranges = None if known is None else known[:, self._columns]
-
-    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
-        spans: list[tuple[int, int]] = self._rows.spans(width=width, least=least)
-        return spans
 
     def chunk(self, start: int, stop: int) -> NDArray:
         values: NDArray = self._rows.incomplete(start, stop)
@@ -155,7 +149,7 @@ class OfColumn(Derived):
         if self.column == "weights":
             if getattr(table.rows, "_row_weights", None) is None:
                 raise TypeError("the rows have no weights")
-            return PrivateTable(_Weights(table.rows), table.stability)
+            return PrivateTable(_Weights(table.rows, 1), table.stability)
         if self.stop is not None:
             if not 0 <= self.column < self.stop <= table.n_features:
                 raise ValueError(f"columns must be among the {table.n_features} of the table")

@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
@@ -43,6 +42,7 @@ from skdp.tabular.cells import (
     words_of,
 )
 from skdp.tabular.containers import (
+    array_of,
     as_list,
     checked,
     is_frame,
@@ -491,11 +491,7 @@ def flat_columns(values: Any, name: str) -> tuple[list[Any], bool]:
         and not (typed or isinstance(values, str | bytes | bytearray | memoryview))
     )
     with reading():
-        # A class without a type of its own may take one from its cells, too.
-        own = any(hasattr(values, name) for name in ("dtype", "typecode", "format"))
-        read: Any = (
-            object_rows if of_cells else partial(np.asanyarray, dtype=None if own else object)
-        )
+        read: Any = object_rows if of_cells else array_of
         array = run_isolated(lambda: read(values), None, no_restart)
     if array is None or array.ndim not in (1, 2):
         return [], False

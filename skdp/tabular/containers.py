@@ -76,6 +76,12 @@ def is_listed(X: Any) -> bool:
     return isinstance(X, Sequence) and not hasattr(X, "typecode")  # of array.array
 
 
+def array_of(X: Any) -> NDArray:
+    """Return what numpy makes of X: objects if X has no type, which would be taken from cells."""
+    typed = any(hasattr(X, name) for name in ("dtype", "typecode", "format"))
+    return np.asanyarray(X, dtype=None if typed else object)
+
+
 def listed(names: Sequence[Any]) -> str:
     """Return names of columns for a message: the first of them, where they are many."""
     more = f" and {len(names) - _MOST_LISTED} more" * (len(names) > _MOST_LISTED)
@@ -353,15 +359,15 @@ def object_rows(X: Iterable[Any]) -> NDArray[np.object_] | None:
 
 
 def array_of_rows(X: Iterable[Any]) -> NDArray | None:
-    """Return a list of rows as an array that reads as they do: of numbers, or of objects.
+    """Return a list of rows as an array that reads as they do: of floats, or of objects.
 
     None if the rows have different shapes, or some are none.
     """
     with reading():
         table = object_rows(X)
-    if table is not None and set(map(type, table.ravel().tolist())) <= {bool, int, float}:
-        return np.array(table.tolist()).reshape(table.shape)  # each cell to a number of its own
-    return table
+    if table is None or not set(map(type, table.ravel().tolist())) <= {bool, int, float}:
+        return table
+    return rows_of_numbers(table.tolist())[0]
 
 
 # --- cells ------------------------------------------------------------------------------------
@@ -479,7 +485,7 @@ def to_float(block: Any) -> tuple[Floats | None, str]:
             elif hasattr(block, "dtype") or hasattr(block, "to_pylist"):
                 values, strange = _column_values(block)
             else:
-                values, strange = _array_values(np.asanyarray(block))
+                values, strange = _array_values(array_of(block))
     except Exception:  # noqa: BLE001  its text may quote a cell
         return None, "value"
     if values is None:

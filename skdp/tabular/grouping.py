@@ -42,6 +42,7 @@ from skdp.tabular.columns import (
     values_of,
 )
 from skdp.tabular.containers import (
+    array_of,
     checked,
     column_names,
     is_frame,
@@ -232,7 +233,8 @@ def _column(table: Any, name: str) -> Any:
     text = f"column {name!r} cannot be read as an array"
     if is_listed(cells):
         return or_raise(lambda: list(cells), lambda: TypeError(text))
-    return or_raise(lambda: np.asarray(cells), lambda: TypeError(text))
+    array: NDArray = or_raise(lambda: array_of(cells), lambda: TypeError(text))
+    return array.tolist() if array.dtype == object and array.ndim == 1 else array
 
 
 def _shape(cells: Any) -> tuple[int, ...]:

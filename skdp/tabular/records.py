@@ -23,6 +23,7 @@ from skdp.tabular.cells import family, read_cell, ticks
 from skdp.tabular.columns import flat_column
 from skdp.tabular.containers import (
     alone,
+    array_of,
     as_list,
     checked,
     cut,
@@ -74,7 +75,7 @@ def _opaque_table(X: Any, name: str) -> Any:
         if table is None:
             raise ValueError(f"{name} must have as many cells in each row as in the others.")
     elif not hasattr(X, "shape"):
-        table = or_raise(lambda: np.asarray(X), lambda: TypeError(_NO_ROWS))
+        table = or_raise(lambda: array_of(X), lambda: TypeError(_NO_ROWS))
     or_raise(lambda: cut(table, 0, 0), lambda: TypeError(_NO_ROWS))
     return table
 

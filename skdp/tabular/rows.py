@@ -33,6 +33,7 @@ from skdp.tabular.columns import coded_ids, flat_array, flat_column, type_of_col
 from skdp.tabular.containers import (
     alone,
     any_type,
+    array_of,
     checked,
     column_names,
     cut,
@@ -216,7 +217,7 @@ def _no_table(X: Any, *, flat: bool = False) -> Any:
     else:
         refuse_other_arrays(X)
         with reading():  # the text of an error may quote a cell
-            array = run_isolated(lambda: np.asanyarray(X), None, no_restart)
+            array = run_isolated(lambda: array_of(X), None, no_restart)
         _raise("" if array is not None else "value")
     array = checked(array)
     if isinstance(array, np.ma.MaskedArray):

@@ -62,6 +62,17 @@ def test_planting_fails_loudly(old, new, match):
 
 
 @pytest.mark.slow
+def test_a_mutant_that_crashes_is_not_caught():
+    test = "tests/loss/test_amounts.py::test_a_float_is_the_decimal_that_was_typed"
+    for new, caught in (("repr(value), 1", False), ("repr(2 * value)", True)):
+        mutant = ("a bug", "skdp.loss.conversions", (("repr(value)", new),), (test,))
+        text = f"import mutants; print(mutants.run([mutants.Mutant{mutant}])[0][0].caught)"
+        command = [sys.executable, "-c", text]
+        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)
+        assert done.stdout.split()[-1] == str(caught), done.stdout[-2000:]
+
+
+@pytest.mark.slow
 def test_a_mutant_that_nobody_knows_is_no_success():
     command = [sys.executable, str(HERE / "mutants.py"), "no such mutant"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

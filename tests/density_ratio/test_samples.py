@@ -75,6 +75,17 @@ def test_arrays_and_lists_go_together():
     np.testing.assert_array_equal(X[y == 1], rows_of(PRIVATE))
 
 
+def test_no_cell_decides_a_type():
+    class Reads:
+        def __array__(self, dtype=None, copy=None):
+            return np.array(rows, dtype=dtype)
+
+    types = []
+    for rows in ([[True], [False]], [[1], [2]], [[1], [2.5]]):
+        types += [stack_samples(private=X, public=X)[0].dtype for X in (rows, Reads())]
+    assert types == 3 * [np.dtype(float), np.dtype(object)]
+
+
 @pytest.mark.parametrize("name", ["pandas", "polars", "pyarrow"])
 def test_columns_keep_names_and_dtypes(name):
     X, _ = stack_samples(private=CONTAINERS[name](PRIVATE), public=CONTAINERS[name](PUBLIC))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 from part_cases import CASES, Case, compare, cut_at, parts_of, travelling
+from sklearn.base import clone
 
 from skdp import DPPCA, DPStandardScaler
-from skdp.core.transcript import record
 from skdp.engines import from_arrays
 from skdp.linear_model import DPRidge
 from skdp.naive_bayes import DPGaussianNB
@@ -143,14 +143,9 @@ def test_a_random_part_of_very_many_rows_is_the_same(monkeypatch):
         monkeypatch.setattr(learning, name, 64)
     X = np.random.default_rng(1).normal(size=(3000, 2))
     whole = DPStandardScaler(random_state=0, epsilon=50.0)
-    with record() as transcript:
-        monkeypatch.setattr(PartsRows, "digest", lambda self: b"")
-        monkeypatch.setattr(Rows, "digest", lambda self: b"")
-        whole.fit(X)
-        cut = DPStandardScaler(random_state=0, epsilon=50.0).fit(
-            travelling(from_arrays(cut_at(X, [5, 1700, 1700, 2999])))
-        )
-    assert np.array_equal(whole.mean_, cut.mean_)
-    half = len(transcript.entries) // 2
-    for one, two in zip(transcript.entries[:half], transcript.entries[half:], strict=True):
-        assert repr(one.exact.tolist()) == repr(two.exact.tolist())
+    monkeypatch.setattr(PartsRows, "digest", lambda self: b"")
+    monkeypatch.setattr(Rows, "digest", lambda self: b"")
+    parts = travelling(from_arrays(cut_at(X, [5, 1700, 1700, 2999])))
+    cut = clone(whole).fit(parts)
+    assert np.array_equal(whole.fit(X).mean_, cut.mean_)
+    assert not np.array_equal(whole.fit(X[::-1]).mean_, cut.mean_)

@@ -31,6 +31,17 @@ def test_a_float_is_the_decimal_that_was_typed():
     assert exact(np.float64(0.1)) == Fraction(1, 10)
     assert exact(3) == 3
 
+    class Sly(float):
+        def __eq__(self, other):
+            return True
+
+        def __hash__(self):
+            return hash(1.0)
+
+    assert exact(Sly(1e-3)) == Fraction(1, 1000)  # neither what was kept for 1.0, nor kept for it
+    assert exact(1.0) == 1
+    assert exact(Sly(1e3)) == 1000
+
 
 @given(FLOATS)
 def test_a_float_rounds_to_itself(value):

@@ -387,8 +387,11 @@ def test_distances_are_counted_exactly(x, middles, binades):
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("adjacency", RELATIONS)
-def test_one_row_moves_each_release_by_its_sensitivity_and_no_further(adjacency, delta):
-    """A row that jumps over all the others attains every bound."""
+def test_one_row_moves_each_release_by_its_sensitivity_and_no_further(
+    monkeypatch, adjacency, delta
+):
+    """A row that jumps over all the others attains every bound, also where a part is looked at."""
+    monkeypatch.setattr(learning, "_MOST", 500)
     rng = np.random.default_rng(0)
     X = rng.normal(5, 1, (2000, 1))
     far = np.vstack([X, [[1e6]]])

@@ -15,6 +15,8 @@ import pytest
 from skdp import statistics
 from skdp.tabular import check_public_array, check_rows
 from skdp.tabular.cells import number
+from skdp.tabular.coding import table_schema
+from skdp.tabular.grouping import check_grouped
 from tests.folding import each
 from tests.tabular.cells import image, kept, outcome
 
@@ -148,6 +150,33 @@ def test_an_object_that_hides_a_masked_array_is_refused():
             return MASKED
 
     assert outcome(lambda: image(Holder()))[0] is TypeError
+
+
+def test_a_class_without_a_type_has_none_from_its_cells():
+    class Indexed:
+        def __init__(self, cells):
+            self.cells = cells
+
+        def __len__(self):
+            return len(self.cells)
+
+        def __getitem__(self, i):
+            return self.cells[i]
+
+    class Reads(Indexed):
+        def __array__(self, dtype=None, copy=None):
+            return np.array(self.cells, dtype=dtype)
+
+    for cells in ([True, False], [True, 2], [1, 2.5]):
+        for kind in (Reads, Indexed):
+            X = kind([[cell] for cell in cells])
+            rows = check_rows(X, estimator="T")
+            np.testing.assert_array_equal(rows.ranges, [[-np.inf], [np.inf]])
+            np.testing.assert_array_equal(image(X), [[cell] for cell in cells])
+            assert table_schema(X, estimator="T")[1].types == (np.dtype(object),)
+            grouped = {"k": kind(cells), "x": kind(cells)}
+            found = check_grouped(grouped, by=["k"], unit=None, columns=["x"])
+            assert found.types["k"].kind == "any"
 
 
 def test_a_type_that_is_refused_names_its_column():

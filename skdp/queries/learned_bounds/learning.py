@@ -611,14 +611,16 @@ def _medians(
     eta = only_round.etas[0]
     wanted = min(max(_MANY, math.ceil(_RANKS / (2 * eta))), _MOST)
     part = Fraction(math.floor(min(wanted / n_known, 1.0) * 2**RATE_BITS), 2**RATE_BITS)
+    # In a transcript stand whole columns: random parts of neighbours differ in many rows.
+    near = eta
+    if current_transcript() is not None:
+        part, near = Fraction(1), Fraction(0)
     values = np.empty(d)
     rows = min(n_known, wanted)
     together = int((_COLUMN_VALUES if part < 1 else _COLUMNS_VALUES) / rows)
     if part == 1 and not table.in_parts:
         together = int(min(_NUMBERS / min(rows, _USUALLY_NEAR / float(eta)), _MOST_NUMBERS / rows))
     together = max(1, together)
-    # In a transcript stand whole columns.
-    near = eta if current_transcript() is None else Fraction(0)
     for first in range(0, d, together):
         features = range(first, min(first + together, d))
         n, blocks = _read(table, meter, image, features, part)
