@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._docstrings import shared_texts
 from skdp.base.expected_error import TargetErrorMixin
@@ -44,6 +45,7 @@ from skdp.tabular import (
     check_labelled,
     check_unselected,
     check_with_target,
+    dense_blocks,
 )
 from skdp.user_code import or_raise, suppress_warnings
 
@@ -423,6 +425,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     _shift: Floats | None = None  # what they add to logits
     _normalised_priors: ClassVar[bool] = False  # whether they must sum to 1
     _name_of_priors: ClassVar[str] = "priors"
+    _takes_sparse: ClassVar[bool] = False
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
         """Charge the budget and fit.
@@ -523,6 +526,9 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
 
     def _scores(self, X: Any) -> Floats:
         """Return the logits of rows; equal ones where a fit has only the shares of classes."""
+        if self._takes_sparse and sparse.issparse(X):
+            check_is_fitted(self)
+            return np.concatenate([self._scores(block) for block in dense_blocks(X)])
         constant = getattr(self, "_constant", None)
         if constant is None:
             logits = self._logits(X)
@@ -566,11 +572,11 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     def _open_labelled(self, X: Any, y: Any, classes: NDArray | None) -> Rows:
         """Check parameters, rows and labels, and record names and number of columns."""
         self._check_parameters()
+        options = {**self._entrance, "takes_sparse": self._takes_sparse}
         if classes is None:
-            rows = check_unselected(X, y, **self._entrance)
+            rows = check_unselected(X, y, **options)
         else:
-            place = self._one_place()
-            rows = check_labelled(X, y, classes=classes, one_place=place, **self._entrance)
+            rows = check_labelled(X, y, classes=classes, one_place=self._one_place(), **options)
         validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         warn_of_column(y)
         return rows

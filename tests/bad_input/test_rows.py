@@ -131,6 +131,7 @@ BAD_ROWS = [pytest.param(*case[1:], id=case[0]) for case in bad_rows()]
 
 
 TAKES_SPARSE = {
+    "nearest_centroid": ("fit", "predict", "score"),
     "pca": ("fit", "transform", "score_samples", "score"),
     "ridge": ("fit", "predict", "score"),
 }

@@ -433,6 +433,11 @@ CASES = (
         labels=three_classes,
     ),
     Case(
+        "nearest_centroid_medians",
+        lambda **p: DPNearestCentroid("manhattan", classes=[0, 1, 2], bounds=(-1, 1), **p),
+        labels=three_classes,
+    ),
+    Case(
         "discriminant_analysis",
         lambda **p: DPLinearDiscriminantAnalysis(classes=["no", "yes"], bounds=(-1, 1), **p),
         sklearn=True,

@@ -121,6 +121,7 @@ AT_MOST: dict[str, int] = {
     "marginals": 11,
     "marginals_of_three": 12,
     "nearest_centroid": 6,
+    "nearest_centroid_medians": 6,
     "pca_private": 6,
     "random_search": 60,
     "train_on_release": 5,

@@ -30,9 +30,6 @@ ABSENT: dict[str, dict[str, str]] = {
         "partial_fit": BATCHES,
         "force_alpha": "dropped: alpha is always taken as it is",
     },
-    "NearestCentroid": {
-        "metric": "dropped: medians of columns need another release; there are means",
-    },
     "KernelDensity": {
         "kernel": "dropped: random features are those of the Gaussian kernel",
         "metric": "dropped: random features are those of Euclidean distances",
