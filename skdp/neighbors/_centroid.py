@@ -36,7 +36,8 @@ class DPNearestCentroid(DistanceClassifier):
     """Classify each row by the nearest private class mean, or median.
 
     The private counterpart of scikit-learn's ``NearestCentroid``. The sums of all classes are one
-    release, so it suits few rows and many columns. X may be sparse.
+    release, so it suits few rows and many columns. X may be sparse, if
+    `classes` are stated.
 
     Parameters
     ----------
@@ -123,7 +124,6 @@ class DPNearestCentroid(DistanceClassifier):
         "shrink_threshold": (None, Reals(0, math.inf, "()")),
     }
     _takes_sparse = True
-    _tags = ("input_tags.sparse",)
 
     decision_function = available_if(_is_euclidean)(DistanceClassifier.decision_function)
     predict_proba = available_if(_is_euclidean)(DistanceClassifier.predict_proba)

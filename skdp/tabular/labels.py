@@ -504,13 +504,7 @@ class UnselectedRows(LabelledRows):
         return hashlib.blake2b(super().digest() + keys, digest_size=32).digest()
 
 
-class SparseUnselectedRows(UnselectedRows, SparseRows):
-    """The same of sparse rows."""
-
-
-def check_unselected(
-    X: Any, y: Any, *, estimator: str, allow_empty: bool = False, takes_sparse: bool = False
-) -> Any:
+def check_unselected(X: Any, y: Any, *, estimator: str, allow_empty: bool = False) -> Any:
     """Validate private rows with private labels, whose classes will be selected privately.
 
     Guarantee: as `check_labelled`. Refused are tables in parts too, and labels that are dates by
@@ -521,9 +515,7 @@ def check_unselected(
             f"{estimator}: classes must be given for a table in parts: they are selected privately "
             "from labels in one place only"
         )
-    as_sparse = takes_sparse and sparse.issparse(X)
-    check = check_sparse if as_sparse else check_rows
-    rows = check(X, estimator=estimator, allow_empty=allow_empty)
+    rows = check_rows(X, estimator=estimator, allow_empty=allow_empty)
     labels, problem = label_column(y, rows._n)
     _, _, problem = _numbers_of(labels, np.arange(2), problem, omit=False)
     if problem:
@@ -534,4 +526,4 @@ def check_unselected(
             f"{estimator}: classes must be given where y is of type {kind.kind!r}: text, "
             "numbers and booleans are selected privately"
         )
-    return (SparseUnselectedRows if as_sparse else UnselectedRows)(rows._X, labels)
+    return UnselectedRows(rows._X, labels)

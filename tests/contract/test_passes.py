@@ -79,6 +79,8 @@ PASSES: dict[str, int | tuple[int, int]] = {
     "boosting_regressor_private": (14, 29),
     "gaussian_nb": 4,
     "categorical_nb": 4,
+    "categorical_nb_weighted": 6,
+    "gaussian_nb_weighted": 4,
     "discriminant_analysis": 6,
     "small_db": 1,
     "small_db_thresholds": 1,

@@ -337,16 +337,16 @@ def of_target(s):
     return s.answer(target_moments(-1.0, 1.0))[2]
 
 
-def of_classes(query, *arguments):
-    return lambda s: s.answer(query(*arguments, 2))
+def of_classes(query, *arguments, **options):
+    return lambda s: s.answer(query(*arguments, 2, **options))
 
 
 def counts_of(cells, most=None):
     return lambda s: s.answer(row_counts(cells, "counts", most)).value
 
 
-def of_vectors(s):
-    return s.answer(label_vectors(ball(s), 2)).value
+def of_vectors(s, most=None):
+    return s.answer(label_vectors(ball(s), 2, most)).value
 
 
 def standard_gram(s):
@@ -463,6 +463,10 @@ QUERIES = [
      NOTHING, 0.99),
     ("label counts with weights", counts_of(Labels(2), 0.25), BOTH, R + A,
      RELABELLED, 0.99),
+    ("label moments with weights",
+     of_classes(label_moments, -np.ones(D), np.ones(D), weight_bound=0.25), GAUSS, R + A, CORNERS,
+     0.99),
+    ("label vectors with weights", partial(of_vectors, most=0.25), BOTH, R + A, POLES, 0.99),
     ("label gradient with weights", gradient(1e6, most=0.25), BOTH, R + A, WRONG, 0.99),
     ("label logit gradient with weights", logit_gradient(1e6, most=0.25), BOTH, R + A, WRONG, 0.98),
     ("label gradient of three with weights", gradient(1e6, math.sqrt(2), 3, 0.25), BOTH, R + A,

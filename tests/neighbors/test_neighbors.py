@@ -400,14 +400,16 @@ def test_grids_too_large_are_refused_with_numbers_and_for_free(monkeypatch):
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
 def test_centroids_of_sparse_rows_are_those_of_dense_ones(metric):
     X, y = np.maximum(NORMAL[:900], 0.0).reshape(300, 3), np.arange(300) % 3
-    for options in ({"classes": [0, 1, 2], "bounds": (-2, 2)}, {}):
+    for options in ({"bounds": (-2, 2)}, {}):
         fits = []
         for rows in (X, sparse.csr_array(X), sparse.coo_matrix(X)):
             with config_context(noise="seeded"):
-                model = DPNearestCentroid(metric, delta=1e-6, random_state=0, **options)
+                model = DPNearestCentroid(metric, classes=[0, 1, 2], random_state=0, **options)
                 fits.append(model.fit(rows, y))
             assert (fits[-1].centroids_ == fits[0].centroids_).all()
             assert (fits[-1].predict(rows) == fits[0].predict(X)).all()
+    with pytest.raises(ValueError, match="classes must be given for a sparse X"):
+        DPNearestCentroid(metric, delta=1e-6).fit(sparse.csr_array(X), y)
 
 
 def test_medians_of_labels_are_those_of_their_rows():
