@@ -37,7 +37,8 @@ from tests.folding import each
 
 # Those that take weights of rows.
 WEIGHTED = {
-    "bins", "kmeans", "kmeans_lloyd", "logistic_regression", "ridge", "standard_scaler",
+    "bins", "gaussian_nb", "kmeans", "kmeans_lloyd", "logistic_regression", "ridge",
+    "standard_scaler",
 }  # fmt: skip
 
 
