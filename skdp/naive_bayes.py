@@ -414,7 +414,8 @@ class DPCategoricalNB(_NaiveBayes):
         # classes are about those of logarithms. Counts below 0 are as they are, so as not to have
         # less noise than is subtracted.
         shares = np.exp(log_shares)
-        roots = np.sqrt(shares @ np.exp(np.hstack(logs)))
+        overall = shares @ np.exp(np.hstack(logs))
+        roots = np.sqrt(np.where(overall > 0, overall, 1 / n.sum()))  # 0 without smoothing alone
         scaled, within = np.exp(np.hstack(logs)) / roots, n[:, None] * roots
         noise = float(np.mean(cells.std)) / within
         signal = signal_of(cells.value.reshape(n_classes, -1) / within, noise, shares)

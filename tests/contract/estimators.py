@@ -449,7 +449,7 @@ CASES = (
         "nearest_centroid",
         lambda **p: DPNearestCentroid(classes=[0, 1, 2], bounds=(-1, 1), **p),
         sklearn=True,
-        marked=lambda **p: CheckedNearestCentroid(epsilon=1e5, **p),
+        marked=lambda **p: CheckedNearestCentroid(classes=[0, 1], epsilon=1e5, **p),
         labels=three_classes,
     ),
     Case(
