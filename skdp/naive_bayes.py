@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
-from skdp.base.classifiers import SEEN, Floats, LabelledClassifier
+from skdp.base.classifiers import SEEN, Floats, LabelledClassifier, label_counts
+from skdp.base.mixin import WEIGHT_BOUND
 from skdp.core import ScaledBox, Session
+from skdp.exceptions import warn_at_end
 from skdp.parameters import FLAG, Reals, Table, check_size
 from skdp.planning import Allowance, bounds_in
 from skdp.queries import (
     Categories,
     CategoryScores,
-    Labels,
     NormalScores,
     label_moments,
     label_vectors,
@@ -32,6 +33,7 @@ __all__ = ["DPCategoricalNB", "DPGaussianNB"]
 
 _COUNT_SHARE = 0.1
 _MOST_CATEGORIES, _MOST_LEARNED = 2**16, 2**8  # of a column
+_SMALL = 1e-10  # alpha, at least, unless it is forced
 _UNIFORM = 1 / 3  # variance of a uniform column, in squares of half its width
 _RESOLUTION = 2.0**-28
 _HIDDEN = 0.125  # noise on class means, in half widths, above which squares are not worth theirs
@@ -40,7 +42,35 @@ _HIDDEN = 0.125  # noise on class means, in half widths, above which squares are
 class _NaiveBayes(LabelledClassifier):
     """A naive Bayes classifier."""
 
+    weight_bound: Any = "private"
+
+    _parameter_table: ClassVar[Table] = {"weight_bound": WEIGHT_BOUND}
+    _fewest_classes = 1
     _log_constant = 0.0  # of each column, which its scores leave out
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, sample_weight: Any = None, groups: Any = None
+    ) -> Self:
+        """Charge the budget and fit.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,)
+            Private labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            ... They weigh counts and sums. With rows in one table only.
+        """
+        with self._all_or_nothing(groups):
+            return self._fitted(X, y, sample_weight)
+
+    def _counted(
+        self, session: Session, n_classes: int, most: float | None
+    ) -> tuple[Floats, float]:
+        """Return the counts of the classes, at least 1 (in units of `most`), and their noise."""
+        counted = session.answer(label_counts(n_classes, most), _COUNT_SHARE)
+        counts = np.maximum(counted.value, 1.0)
+        self.class_count_ = counts if most is None else counts * most
+        return counts, float(np.mean(counted.std))
 
     def predict_joint_log_proba(self, X: ArrayLike) -> Floats:
         """Return the joint log probabilities of the caller's rows and the classes.
@@ -64,7 +94,7 @@ class _NaiveBayes(LabelledClassifier):
 class DPGaussianNB(_NaiveBayes):
     """Naive Bayes with normal columns, from private means and variances of each class.
 
-    The private counterpart of scikit-learn's ``GaussianNB``.
+    The private counterpart of scikit-learn's ``GaussianNB``, without ``partial_fit``.
 
     Parameters
     ----------
@@ -89,6 +119,7 @@ class DPGaussianNB(_NaiveBayes):
         Standard error of `theta_` due to noise, relative to the means of the clipped rows. NaN for
         a class of few rows, and with learned bounds.
     bounds_ : tuple of two ndarrays of shape (n_features,)
+    weight_bound_ : float or None
 
     See Also
     --------
@@ -105,6 +136,11 @@ class DPGaussianNB(_NaiveBayes):
     class, the sums of u alone are released: with half the columns, pure noise is half as large.
     Last, counts of rows by their lead, for calibration: of sensitivity 1, 2 in L1 if one is
     replaced. *Mechanism*: Laplace, K-norm or rounded Gaussian noise, whichever is least.
+
+    **Weights.** A row and its weight are protected together. A row of weight v counts v / b times
+    in all counts and sums, where b is the `weight_bound` and v is clipped to [0, b], so it moves
+    none of them by more than a row of weight b, which has the *sensitivity* above. The noise is as
+    large as for sum(v) / b rows. Classes are selected, and bounds are learned, without weights.
 
     **Probabilities** are calibrated: the last 2 to 10% of the allowance release how many rows are
     right and wrong in bins of their lead. Where noise hides that, probabilities are near to the
@@ -143,19 +179,20 @@ class DPGaussianNB(_NaiveBayes):
         unit = np.ones(n_features)
         return allowance.query_std(label_vectors(ScaledBox(-unit, unit), 2))
 
-    def _fit(self, session: Session, public: Any, n_classes: int) -> None:
+    def _fit(
+        self, session: Session, public: Any, n_classes: int, most: float | None = None
+    ) -> None:
         learned = self._bounds(session, public)
         low, high = self.bounds_
-        counted = session.answer(row_counts(Labels(n_classes), "counts of labels"), _COUNT_SHARE)
-        self.class_count_ = np.maximum(counted.value, 1.0)
-        shares = self.class_count_ / self.class_count_.sum()
+        counts, spread = self._counted(session, n_classes, most)
+        n_rows = float(counts.sum())
+        shares = counts / n_rows
         self.class_prior_ = shares if self._priors is None else self._priors
         middle, half = low / 2 + high / 2, high / 2 - low / 2
-        n, query = self.class_count_[:, None], label_moments(low, high, n_classes)
-        n_rows = float(self.class_count_.sum())
+        n, query = counts[:, None], label_moments(low, high, n_classes, most)
         share = session.remaining - calibration_share(session, n_rows, n_classes)
         if Allowance.left(session, share).query_std(query) > _HIDDEN * float(n.mean()):
-            sums = session.answer(label_vectors(ScaledBox(low, high), n_classes), share)
+            sums = session.answer(label_vectors(ScaledBox(low, high), n_classes, most), share)
             std, mean = float(np.mean(sums.std)), np.clip(sums.value / n, -1.0, 1.0)
             variance = np.full_like(mean, _UNIFORM)
         else:
@@ -174,8 +211,8 @@ class DPGaussianNB(_NaiveBayes):
             var = var + self.epsilon_
             variance = np.where(half > 0, var / np.where(half > 0, half, 1.0) ** 2, variance)
         self.var_ = np.clip(np.where(var > 0, var, 1.0), 1e-300, 1e300)
-        error = np.hypot(std, mean * float(np.mean(counted.std))) / n * half
-        few = n < SEEN * float(np.mean(counted.std))
+        error = np.hypot(std, mean * spread) / n * half
+        few = n < SEEN * spread
         unknown = few | (learned is not None)
         self.theta_std_error_ = np.where(unknown, math.nan, error)
         scores = NormalScores(low, high, self.theta_, self.var_)
@@ -184,7 +221,7 @@ class DPGaussianNB(_NaiveBayes):
         signal = signal_of(scaled, std / n / deviations, shares)
         typical = typical_lead(scaled, 1.0, shares)
         self._calibration = Calibration.fitted(
-            session, scores, typical, signal, self.class_count_, float(counted.std)
+            session, scores, typical, signal, counts, spread, most
         )
 
 
@@ -240,7 +277,10 @@ class DPCategoricalNB(_NaiveBayes):
         None, without `min_categories`: the whole numbers from 0 to a learned bound, at most 255,
         for a fifth of the allowance at most; where rows are few, for up to a half.
     alpha : float, default=1.0
-        Smoothing: added to each count; above 0.
+        Smoothing: added to each count. With 0 the counts that noise hides are 0, too, and their
+        categories impossible.
+    force_alpha : bool, default=True
+        Whether alpha is used as it is; else it is 1e-10 at least.
     fit_prior : bool, default=True
         Whether the shares of the classes are those of the rows; else they are equal.
     class_prior : array-like of shape (n_classes,) or None, default=None
@@ -264,6 +304,7 @@ class DPCategoricalNB(_NaiveBayes):
         Standard error of a count before it is clipped at 0.
     feature_log_prob_ : list of ndarray of shape (n_classes, n_categories)
         Logarithms of the probabilities of the categories in each class.
+    weight_bound_ : float or None
 
     See Also
     --------
@@ -277,6 +318,11 @@ class DPCategoricalNB(_NaiveBayes):
     calibration. *Sensitivity* of categories, for d columns: d in L1 and sqrt(d) in L2 if a row is
     added or removed; 2 d in L1 and sqrt(2 d) in L2 if one is replaced. *Mechanism*: discrete
     Laplace or rounded Gaussian noise, whichever is less.
+
+    **Weights.** A row and its weight are protected together. A row of weight v counts v / b times
+    in all counts and sums, where b is the `weight_bound` and v is clipped to [0, b], so it moves
+    none of them by more than a row of weight b, which has the *sensitivity* above. The noise is as
+    large as for sum(v) / b rows. Classes are selected, and bounds are learned, without weights.
 
     **Probabilities** are calibrated: the last 2 to 10% of the allowance release how many rows are
     right and wrong in bins of their lead. Where noise hides that, probabilities are near to the
@@ -301,12 +347,17 @@ class DPCategoricalNB(_NaiveBayes):
 
     categories: Any = field(default=None, kw_only=False)
     alpha: float = 1.0
+    force_alpha: bool = True
     fit_prior: bool = True
     class_prior: Any = None
     min_categories: Any = None
     bounds: Any = field(init=False)
 
-    _parameter_table: ClassVar[Table] = {"alpha": Reals(0, math.inf, "()"), "fit_prior": FLAG}
+    _parameter_table: ClassVar[Table] = {
+        "alpha": Reals(0, math.inf, "[)"),
+        "fit_prior": FLAG,
+        "force_alpha": FLAG,
+    }
     _normalised_priors = True
     _name_of_priors = "class_prior"
     _tags = ("input_tags.categorical",)
@@ -328,38 +379,45 @@ class DPCategoricalNB(_NaiveBayes):
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         return math.nan if n_features is None else allowance.bins_std(n_features)
 
-    def _fit(self, session: Session, public: Any, n_classes: int) -> None:
+    def _fit(
+        self, session: Session, public: Any, n_classes: int, most: float | None = None
+    ) -> None:
         if public is None:
             (_, high), _ = bounds_in(session, None)
             sizes = np.clip(np.floor(high) + 1, 1, _MOST_LEARNED).astype(np.int64)
             public = tuple(np.arange(size, dtype=np.float64) for size in sizes)
-        counted = session.answer(row_counts(Labels(n_classes), "counts of labels"), _COUNT_SHARE)
-        self.class_count_ = np.maximum(counted.value, 1.0)
-        n_rows = float(self.class_count_.sum())
-        share = session.remaining - calibration_share(session, n_rows, n_classes)
-        query = row_counts(Categories(public, n_classes), "categories of labels")
+        n, spread = self._counted(session, n_classes, most)
+        share = session.remaining - calibration_share(session, float(n.sum()), n_classes)
+        query = row_counts(Categories(public, n_classes), "categories of labels", most)
         cells = session.answer(query, share)
         self.categories_ = list(public)
         self.n_categories_ = np.array([len(column) for column in public])
         log_shares = np.log(self.class_count_ / self.class_count_.sum())
         self.class_log_prior_ = log_shares if self._priors is None else np.log(self._priors)
         cuts = np.cumsum([len(column) for column in public])[:-1]
-        counts = np.split(np.maximum(cells.value, 0.0), cuts, axis=1)
+        counts = np.split(np.maximum(cells.value, 0.0) * (most or 1.0), cuts, axis=1)
         self.category_count_ = counts
-        self.category_count_std_error_ = float(np.mean(cells.std))
-        smoothed = [column + float(self.alpha) for column in counts]
-        self.feature_log_prob_ = [np.log(c / c.sum(axis=1, keepdims=True)) for c in smoothed]
+        self.category_count_std_error_ = float(np.mean(cells.std)) * (most or 1.0)
+        alpha = float(self.alpha)
+        if alpha < _SMALL and not self.force_alpha:
+            alpha = _SMALL
+            warn_at_end(
+                f"alpha too small will result in numeric errors, setting alpha = {alpha:.1e}. Use "
+                "force_alpha=True to keep alpha unchanged."
+            )
+        smoothed = [column + alpha for column in counts]
+        totals = [np.maximum(c.sum(axis=1, keepdims=True), 1e-300) for c in smoothed]
+        self.feature_log_prob_ = [np.log(c / n) for c, n in zip(smoothed, totals, strict=True)]
         logs = self.feature_log_prob_
         scores = CategoryScores(public, tuple(np.maximum(log, -1e300) for log in logs))
         # Shares of categories over the root of those of all rows: their squared distances between
         # classes are about those of logarithms. Counts below 0 are as they are, so as not to have
         # less noise than is subtracted.
         shares = np.exp(log_shares)
-        roots = np.sqrt(shares @ np.exp(np.hstack(logs)))
-        scaled, n = np.exp(np.hstack(logs)) / roots, self.class_count_[:, None]
-        noise = self.category_count_std_error_ / n / roots
-        signal = signal_of(cells.value.reshape(n_classes, -1) / n / roots, noise, shares)
+        overall = shares @ np.exp(np.hstack(logs))
+        roots = np.sqrt(np.where(overall > 0, overall, 1 / n.sum()))  # 0 without smoothing alone
+        scaled, within = np.exp(np.hstack(logs)) / roots, n[:, None] * roots
+        noise = float(np.mean(cells.std)) / within
+        signal = signal_of(cells.value.reshape(n_classes, -1) / within, noise, shares)
         typical = typical_lead(scaled, 1.0, shares)
-        self._calibration = Calibration.fitted(
-            session, scores, typical, signal, self.class_count_, float(counted.std)
-        )
+        self._calibration = Calibration.fitted(session, scores, typical, signal, n, spread, most)

@@ -225,7 +225,7 @@ def different_labels(labels: Any, problem: str) -> tuple[NDArray[Any], NDArray[n
     return known, order
 
 
-def check_classes(classes: Any) -> NDArray:
+def check_classes(classes: Any, fewest: int = 2) -> NDArray:
     """Return the public class labels, sorted."""
     with naming("classes"):
         check_length(classes, "classes")
@@ -245,8 +245,9 @@ def check_classes(classes: Any) -> NDArray:
         raise ValueError("classes must be labels of one type")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise ValueError("classes must be finite, or text")
-    if len(labels) < 2:
-        raise ValueError("classes must hold at least two class labels")
+    if len(labels) < fewest:
+        number = "two class labels" if fewest > 1 else "one class label"
+        raise ValueError(f"classes must hold at least {number}")
     check_classification_targets(labels)
     return labels
 

@@ -68,6 +68,8 @@ def signal_of(means: Floats, noise: Floats, shares: Floats) -> float:
 
 def calibration_share(session: Session, n: float, n_classes: int) -> Fraction:
     """Return the share for counts of leads: the smallest with little noise, or a tenth."""
+    if n_classes < 2:
+        return Fraction(0)
     sides = 2 if n_classes == 2 else 1
     for part in map(Fraction, map(str, _SHARES_OF_ALLOWANCE)):
         share: Fraction = part * session.remaining
@@ -122,20 +124,24 @@ class Calibration:
         signal: float,
         counts: Floats,
         spread: float,
+        most: float | None = None,
     ) -> Calibration:
-        """Release counts of leads for all that is left, and fit the curve.
+        """Release counts of leads for all that is left, and fit the curve; of one class nothing.
 
         - `typical`: A lead, as far as the model knows.
         - `signal`: Which part of the differences of classes is not noise; see `signal_of`.
-        - `counts` of shape (K,): Noisy counts of the classes, with this `spread`.
+        - `counts` of shape (K,): Noisy counts of the classes, with this `spread`; as fractions of
+          `most`, if rows have weights.
         """
+        if len(counts) < 2:
+            return cls(scores, np.ones(1), np.zeros(1), np.zeros(1))
         unit = min(max(float(typical), 1e-6), 1e6) if math.isfinite(typical) else 1.0
         two = len(counts) == 2
         std = Allowance.left(session).cell_std
         width = _width(std / max(float(counts.sum()), 1.0), two)
         edges = unit * _EDGES[width - 1 :: width]
         cuts = np.concatenate([-edges[::-1], [0.0], edges]) if two else edges
-        release = session.answer(score_counts(scores, cuts))
+        release = session.answer(score_counts(scores, cuts, most))
         shares = shrunk_shares(counts, spread)
         noise = max(float(np.mean(release.std)), _LEAST_NOISE)
         side = unit * np.append(_EDGES[0] / 2, _EDGES * math.sqrt(2))  # in the narrowest bins

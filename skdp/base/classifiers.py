@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._docstrings import shared_texts
 from skdp.base.expected_error import TargetErrorMixin
@@ -44,6 +45,7 @@ from skdp.tabular import (
     check_labelled,
     check_unselected,
     check_with_target,
+    dense_blocks,
 )
 from skdp.user_code import or_raise, suppress_warnings
 
@@ -272,6 +274,10 @@ _NO_DELTA = (
     "with delta, budget=PrivacyBudget(5, 1e-5), the labels that enough rows have are selected "
     "privately. In a private search state the delta, or the budget, of the search"
 )
+_NO_SPARSE = (
+    "{}: classes must be given for a sparse X, because they are selected privately from the labels "
+    "of dense rows only: classes=[...], or X.toarray()"
+)
 _FEW_CLASSES = (
     "{}: with all of the allowance, {} class(es) had enough rows to be selected. State them, "
     "classes=[...], or take a larger epsilon or delta; for a y of many different numbers, take a "
@@ -380,6 +386,8 @@ class StatedClasses(TargetErrorMixin):
 
     classes: Any = field(init=False)
 
+    _fewest_classes: ClassVar[int] = 2  # that may be stated
+
     @property
     def _learns_classes(self) -> bool:
         return isinstance(self.classes, str) and self.classes == "private"
@@ -399,7 +407,7 @@ class StatedClasses(TargetErrorMixin):
     def _check_classes(self) -> NDArray | None:
         """Return the stated class labels, sorted, or None for private ones; or raise."""
         if not self._learns_classes:
-            return check_classes(self.classes)
+            return check_classes(self.classes, self._fewest_classes)
         if not self._allowed_delta:
             classifier = " for a classifier" if is_classifier(self) else ""
             raise ValueError(_NO_DELTA.format(type(self).__name__, classifier))
@@ -423,6 +431,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     _shift: Floats | None = None  # what they add to logits
     _normalised_priors: ClassVar[bool] = False  # whether they must sum to 1
     _name_of_priors: ClassVar[str] = "priors"
+    _takes_sparse: ClassVar[bool] = False
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
         """Charge the budget and fit.
@@ -460,7 +469,8 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
             uniform = np.full(len(classes), 1.0 / max(len(classes), 1))
             self._priors = uniform if isinstance(priors, str) else priors
             self._constant: Floats | None = None
-            if session.remaining > _ENOUGH_LEFT and len(classes) > 1:
+            fewest = 2 if self._learns_classes else self._fewest_classes
+            if session.remaining > _ENOUGH_LEFT and len(classes) >= fewest:
                 self._fit(session, public, len(classes), **options)
             else:
                 self._forget()
@@ -523,6 +533,9 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
 
     def _scores(self, X: Any) -> Floats:
         """Return the logits of rows; equal ones where a fit has only the shares of classes."""
+        if self._takes_sparse and sparse.issparse(X):
+            check_is_fitted(self)
+            return np.concatenate([self._scores(block) for block in dense_blocks(X)])
         constant = getattr(self, "_constant", None)
         if constant is None:
             logits = self._logits(X)
@@ -567,10 +580,12 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         """Check parameters, rows and labels, and record names and number of columns."""
         self._check_parameters()
         if classes is None:
+            if self._takes_sparse and sparse.issparse(X):
+                raise ValueError(_NO_SPARSE.format(type(self).__name__))
             rows = check_unselected(X, y, **self._entrance)
         else:
-            place = self._one_place()
-            rows = check_labelled(X, y, classes=classes, one_place=place, **self._entrance)
+            options: Any = {"one_place": self._one_place(), "takes_sparse": self._takes_sparse}
+            rows = check_labelled(X, y, classes=classes, **options, **self._entrance)
         validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         warn_of_column(y)
         return rows
@@ -605,6 +620,11 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         if logits.shape[1] == 1:
             return self.classes_[(logits[:, 0] > 0).astype(np.int64)]
         return self.classes_[logits.argmax(axis=1)]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._takes_sparse and not self._learns_classes
+        return tags
 
     def _distance(self, fit: Any, exact: Any, X: Floats) -> float:
         if not len(fit.classes_):

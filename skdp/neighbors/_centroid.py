@@ -1,24 +1,26 @@
 """Private nearest centroids: `DPNearestCentroid`.
 
 A fit releases bounds, unless stated; the number of rows of each class; the mean of the columns, and
-their mean square where noise allows; the sum of the clipped rows of each class; and how often the
-nearest centroid is right.
+their mean square where noise allows; the sum of the clipped rows of each class, and how often the
+nearest centroid is right, or the medians of each class.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.spatial.distance import cdist
+from sklearn.utils.metaestimators import available_if
 
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
-from skdp.base.classifiers import DistanceClassifier, Floats
-from skdp.core import Session
+from skdp.base.classifiers import DistanceClassifier, Floats, Start
+from skdp.core import Box, Session
 from skdp.parameters import Reals, Table, check_parameter
 from skdp.planning import Allowance
-from skdp.queries import LinearScores, label_vectors
+from skdp.queries import LinearScores, Quantiles, label_vectors
 
 __all__ = ["DPNearestCentroid"]
 
@@ -26,19 +28,28 @@ _CENTER_SHARE = 0.08
 _RADIUS = 0.4  # of scaled rows, in roots of the number of columns
 
 
+def _is_euclidean(model: Any) -> bool:
+    return bool(model.metric == "euclidean")
+
+
 class DPNearestCentroid(DistanceClassifier):
-    """Classify each row by the nearest private class mean.
+    """Classify each row by the nearest private class mean, or median.
 
     The private counterpart of scikit-learn's ``NearestCentroid``. The sums of all classes are one
-    release, so it suits few rows and many columns.
+    release, so it suits few rows and many columns. X may be sparse, if
+    `classes` are stated.
 
     Parameters
     ----------
+    metric : {"euclidean", "manhattan"}, default="euclidean"
+        Distances: to the means of the classes, or to the medians of their columns, which need many
+        more rows: noise of a median grows with the number of columns, and few rows are no help.
     shrink_threshold : float or None, default=None
         Move each coordinate of a centroid towards the mean of all rows by so many of its standard
         errors, and not beyond (nearest shrunken centroids).
     priors : {"empirical", "uniform"} or array-like of shape (n_classes,), default="empirical"
-        Shares of the classes: those of the rows, equal ones, or these, from public knowledge.
+        Shares of the classes: those of the rows, equal ones, or these, from public knowledge. With
+        medians they are not used.
 
     Attributes
     ----------
@@ -48,14 +59,16 @@ class DPNearestCentroid(DistanceClassifier):
         Shares of the classes, by `priors`.
     centroids_ : ndarray of shape (n_classes, n_features)
         Means of the rows of each class, clipped to `bounds_` and shortened to `radius_`, in the
-        units of X.
+        units of X; or their medians.
     centroids_std_error_ : ndarray of shape (n_classes, n_features)
         Standard error of `centroids_` due to noise, relative to the means of all rows of the class,
         clipped to `bounds_` only. It is to first order in the noise of the counts. NaN if rows are
-        shortened (see Notes) or shrunken, with learned bounds, and for a class of few rows.
+        shortened (see Notes) or shrunken, with learned bounds, for a class of few rows, and for
+        medians.
     bounds_ : tuple of two ndarrays of shape (n_features,)
     center_, scale_ : ndarray of shape (n_features,)
     radius_ : float
+        Infinite for medians.
 
     See Also
     --------
@@ -69,7 +82,9 @@ class DPNearestCentroid(DistanceClassifier):
     sum of the clipped rows of each class; and counts of rows by their lead, for calibration.
     *Sensitivity* of the sums in L2: the radius if a row is added or removed, twice the radius if
     one is replaced; of counts: 1, and 2 in L1. *Mechanism*: K-norm, discrete Laplace or rounded
-    Gaussian noise, whichever is less.
+    Gaussian noise, whichever is less. With ``metric="manhattan"`` the last two are not released,
+    but the median of each column in each class: *Mechanism*: the exponential one, on ranks, which
+    an added or removed row moves by 1/2 in one class, and a replaced one by 1, or 1/2 in two.
 
     **Distances** are between scaled and clipped rows. The average of what noise adds to them is
     subtracted, because otherwise rare classes would be far from every row. A class that has no rows
@@ -100,10 +115,19 @@ class DPNearestCentroid(DistanceClassifier):
     True
     """
 
+    metric: str = field(default="euclidean", kw_only=False)
     shrink_threshold: float | None = None
     priors: Any = "empirical"
 
-    _parameter_table: ClassVar[Table] = {"shrink_threshold": (None, Reals(0, math.inf, "()"))}
+    _parameter_table: ClassVar[Table] = {
+        "metric": ("euclidean", "manhattan"),
+        "shrink_threshold": (None, Reals(0, math.inf, "()")),
+    }
+    _takes_sparse = True
+
+    decision_function = available_if(_is_euclidean)(DistanceClassifier.decision_function)
+    predict_proba = available_if(_is_euclidean)(DistanceClassifier.predict_proba)
+    predict_log_proba = available_if(_is_euclidean)(DistanceClassifier.predict_log_proba)
 
     @property
     def _stated_priors(self) -> Any:
@@ -112,6 +136,9 @@ class DPNearestCentroid(DistanceClassifier):
         check_parameter(self.priors, "priors", "empirical", "uniform")
         return None if self.priors == "empirical" else self.priors
 
+    def _shift_to(self, priors: Floats | None) -> Floats | None:
+        return None if self.metric == "manhattan" else super()._shift_to(priors)
+
     def _public(self, n_features: int) -> Any:
         stated = super()._public(n_features)
         if stated is not None and (stated[0] == stated[1]).all():
@@ -119,11 +146,20 @@ class DPNearestCentroid(DistanceClassifier):
         return stated
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        return math.nan if n_features is None else allowance.part(1 / 2).ball_std(n_features)
+        if n_features is None:
+            return math.nan
+        if self.metric == "manhattan":
+            return allowance.choice_scale(n_features)
+        return allowance.part(1 / 2).ball_std(n_features)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         start = self._started(session, public, n_classes, _CENTER_SHARE)
         d, counts = start.low.size, start.counts
+        shares = counts / counts.sum()
+        self.class_prior_ = shares if self._priors is None else self._priors
+        if self.metric == "manhattan":
+            self._fit_medians(session, start)
+            return
         share = session.remaining - calibration_share(session, start.n, n_classes)
         start = replace(start, allowance=Allowance.left(session, share))
         view = start.view(start.radius(_RADIUS))
@@ -141,14 +177,30 @@ class DPNearestCentroid(DistanceClassifier):
             mean[counts <= 1.0], lengths[counts <= 1.0] = 0.0, 0.0
         # Minus half the squared distances, up to what all classes share.
         scores = LinearScores(view, mean, -lengths / 2)
-        shares = counts / counts.sum()
-        self.class_prior_ = shares if self._priors is None else self._priors
         deviation = min(1.0, view.radius / math.sqrt(d))  # of a clipped column
         signal = signal_of(mean, noise[:, None], shares)
         typical = typical_lead(mean, deviation, shares)
         self._calibration = Calibration.fitted(
             session, scores, typical, signal, counts, start.spread
         )
+
+    def _fit_medians(self, session: Session, start: Start) -> None:
+        """Release the median of each column in each class."""
+        box = Box(start.low, start.high, per_feature=True)
+        query = Quantiles(box, 0.5, n_labels=len(start.counts))
+        medians = session.answer(query, name="medians of labels").value.T
+        self._scaled = (medians - self.center_) / self.scale_
+        self.radius_ = math.inf
+        if self.shrink_threshold is not None:
+            self._scaled, _ = self._shrunken(self._scaled, start.counts)
+            medians = self.center_ + self._scaled * self.scale_
+        self.centroids_, self.centroids_std_error_ = medians, np.full_like(medians, math.nan)
+
+    def _logits_of(self, rows: Floats) -> Floats:
+        if self.metric != "manhattan":
+            return super()._logits_of(rows)
+        scaled = (np.clip(rows, *self.bounds_) - self.center_) / self.scale_
+        return -cdist(scaled, self._scaled, "cityblock")
 
     def _shrunken(self, mean: Floats, counts: Floats) -> tuple[Floats, Floats]:
         """Return scaled means nearer to that of all rows, and how many coordinates differ from it.

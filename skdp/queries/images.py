@@ -218,21 +218,28 @@ def target_sums(low: float, high: float, cells: ColumnCells) -> RowSum:
     return RowSum(image, cells, noise="smaller", name="sums of the target")
 
 
-def label_moments(low: Floats, high: Floats, n_labels: int) -> RowSum:
+def label_moments(
+    low: Floats, high: Floats, n_labels: int, weight_bound: float | None = None
+) -> RowSum:
     """Return the query of the sums of u and of u**2 - 1/2 over the rows of each label.
 
-    The answer is two arrays of shape (n_labels, d); u in [-1, 1] is relative to a box.
+    The answer is two arrays of shape (n_labels, d); u in [-1, 1] is relative to a box. With a
+    weight bound they are weighted, in units of the bound.
     """
-    image = Moments(ScaledBox(low, high))
-    return RowSum(image, Labels(n_labels), noise="smaller", name="moments of labels")
+    image, cells = Moments(ScaledBox(low, high)), Labels(n_labels)
+    return RowSum(image, cells, "smaller", weight_bound, name="moments of labels")
 
 
 # --- sums by label --------------------------------------------------------------------------------
 
 
-def label_vectors(view: View, n_labels: int) -> RowSum:
-    """Return the query of the sums of a view's rows of each label, (n_labels, d)."""
-    return RowSum(Values(view), Labels(n_labels), name="vectors of labels")
+def label_vectors(view: View, n_labels: int, weight_bound: float | None = None) -> RowSum:
+    """Return the query of the sums of a view's rows of each label, (n_labels, d).
+
+    With a weight bound they are weighted, in units of the bound.
+    """
+    cells = Labels(n_labels)
+    return RowSum(Values(view), cells, weight_bound=weight_bound, name="vectors of labels")
 
 
 def label_sums(low: Floats, high: Floats, n_labels: int) -> RowSum:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -366,14 +366,18 @@ def _find(
     meter: Meter,
     label: str,
     column: RankedColumn,
-    size: int,
+    ends: dict[int, int],
     rounds: Sequence[_Round],
     m: int,
 ) -> Ints:
-    """Return the chosen candidates of one feature at all levels, round by round."""
-    # Places chosen so far, with the ends of the lattice at -1 and m.
-    chosen = {-1: 0, m: (size << SPREAD_BITS) - 1}
-    cuts = {-1: 0, m: column.n}  # how many rows are left of each
+    """Return the chosen candidates of one feature at all levels, round by round.
+
+    `ends` are the first points of the lattice and behind it, or of the part of each label.
+    """
+    # Places chosen so far, with the ends at nodes below 0 and from m on.
+    chosen = {node: (point << SPREAD_BITS) - (node >= m) for node, point in ends.items()}
+    below = column.below[np.searchsorted(column.points, list(ends.values()))]
+    cuts = dict(zip(ends, below.tolist(), strict=True))  # how many rows are left of each
     for number, step in enumerate(rounds):
         parts = [_part(column, node, chosen, cuts) for node in step.nodes]
 
@@ -432,8 +436,9 @@ class Quantiles(Measurement):
     - `prior` ({"uniform", "log"}): Without a step: whether the candidates lie at equal distances,
       or at distances that grow with the distance from 0 (ten powers of two). Public knowledge of
       heavy tails: what noise chooses on few rows is then not far out.
+    - `n_labels`: The quantiles, of one level, of the rows of each label.
     - returns of shape (n_features, n_levels): Ascending in each row; std is NaN, as the error
-      depends on the rows.
+      depends on the rows. With labels the shape is (n_features, n_labels).
     - raises TypeError, ValueError: if an argument is out of range; nothing has been taken from the
       allowance.
     """
@@ -443,6 +448,7 @@ class Quantiles(Measurement):
     levels: Any
     step: float | None = None
     prior: str = "uniform"
+    n_labels: int | None = None
 
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
         view, levels, step, prior = self.view, self.levels, self.step, self.prior
@@ -451,17 +457,30 @@ class Quantiles(Measurement):
             raise ValueError("step must be a finite number above 0")
         if prior not in PRIORS:
             raise ValueError(f"prior must be 'uniform' or 'log', got {prior!r}")
-        d, m = view.n_dims, len(exact_levels)
+        d, m, choices = view.n_dims, len(exact_levels), recursion(exact_levels)
+        if self.n_labels is not None:
+            if m > 1:
+                raise ValueError("q must be one level for the rows of each label")
+            # Labels part the rows: one choice in each part, all of one round.
+            m, ((node,),) = self.n_labels, choices
+            choices = [[replace(node, place=k, left=-1 - k, right=m + k) for k in range(m)]]
         fraction, epsilon = meter.take(share, name)
-        rounds = rounds_of(table, meter, recursion(exact_levels), fraction, epsilon, d)
+        rounds = rounds_of(table, meter, choices, fraction, epsilon, d)
         lattices = [
             Lattice(float(low), float(high), step, prior)
             for low, high in zip(view.low, view.high, strict=True)
         ]
         values = np.empty((d, m))
-        for j, column in ranked_columns(table, lattices):
+        for j, column in ranked_columns(table, lattices, self.n_labels):
             label = name if d == 1 else f"{name}, feature {j}"
-            values[j] = lattices[j].value(_find(meter, label, column, lattices[j].size, rounds, m))
+            size = lattices[j].size
+            ends = {-1: 0, m: size}
+            if self.n_labels is not None:
+                ends = {-1 - k: k * size for k in range(m)} | {
+                    m + k: (k + 1) * size for k in range(m)
+                }
+            points = _find(meter, label, column, ends, rounds, m)
+            values[j] = lattices[j].value(points % size)
         # In ranks: a score is b times a rank.
         every = [pair for step in rounds for pair in zip(step.nodes, step.etas, strict=True)]
         moved = max(Fraction(node.widest, node.level.denominator) for node, _ in every)

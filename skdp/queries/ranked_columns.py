@@ -47,15 +47,16 @@ def gathered(
     rows: Any,
     take: Callable[[Any], NDArray],
     draw: Callable[[int], NDArray[np.intp]] | None = None,
+    read: str = "chunk",
 ) -> Iterator[NDArray]:
     """Yield `take` of the rows of each chunk, in order; private, for ranks, which no sum gives.
 
     `take` maps a chunk to an array whose rows depend on one row each; `draw` returns the ascending
-    positions that are taken of so many rows (None: all).
+    positions that are taken of so many rows (None: all). `read` is as in `fold`.
     """
     if not hasattr(rows, "fold"):
         for start, stop in rows.spans():
-            chunk = rows.chunk(start, stop)
+            chunk = getattr(rows, read)(start, stop)
             yield take(chunk if draw is None else chunk[draw(stop - start)])
         return
     wanted = None
@@ -63,7 +64,7 @@ def gathered(
         # The same draws as of the same rows in memory.
         drawn = [start + draw(stop - start) for start, stop in rows.spans_in_memory()]
         wanted = np.concatenate([np.zeros(0, dtype=np.int64), *drawn])
-    yield from rows.gather(take, wanted=wanted)
+    yield from rows.gather(take, wanted=wanted, read=read)
 
 
 class _Lattice(Protocol):
@@ -390,20 +391,25 @@ def choose(
 
 
 def ranked_columns(
-    table: PrivateTable, lattices: Sequence[_Lattice]
+    table: PrivateTable, lattices: Sequence[_Lattice], n_labels: int | None = None
 ) -> Iterator[tuple[int, RankedColumn]]:
     """Yield (feature, its column), reading a few features in one pass over the rows.
 
-    Many rows on a small lattice are counted; otherwise their distinct points are stored.
+    Many rows on a small lattice are counted; otherwise their distinct points are stored. With
+    `n_labels` the rows of label k have the points from k times the size of the lattice on, those of
+    no known label the last ones.
     """
     n, d = table.n, len(lattices)
     largest = max(lattice.size for lattice in lattices)
-    counted = n > _GATHERED and largest <= _COUNTED
+    counted = n > _GATHERED and largest <= _COUNTED and n_labels is None
     together = max(1, _COUNTS // largest if counted else _TOGETHER // max(n, 1))
     for first in range(0, d, together):
         features = range(first, min(first + together, d))
-        read = _counted if counted else _gathered
-        yield from zip(features, read(table, lattices, features), strict=True)
+        if counted:
+            columns = _counted(table, lattices, features)
+        else:
+            columns = _gathered(table, lattices, features, n_labels)
+        yield from zip(features, columns, strict=True)
 
 
 def _counted(
@@ -437,9 +443,11 @@ def _distinct(numbers: Ints, size: int) -> tuple[Ints, Ints]:
 
 
 def _gathered(
-    table: PrivateTable, lattices: Sequence[_Lattice], features: range
+    table: PrivateTable, lattices: Sequence[_Lattice], features: range, n_labels: int | None
 ) -> Iterator[RankedColumn]:
     """Gather the distinct points of some features, and how often each occurs."""
+    sizes = np.array([lattices[j].size for j in features])
+    ends = sizes if n_labels is None else sizes * (n_labels + 1)
     columns = [(np.zeros(0, np.int64), np.zeros(0, np.int64)) for _ in features]
     waiting: list[list[Ints]] = [[] for _ in features]
 
@@ -447,7 +455,7 @@ def _gathered(
         for i, parts in enumerate(waiting):
             if not parts:
                 continue
-            fresh, counts = _distinct(np.concatenate(parts), lattices[features[i]].size)
+            fresh, counts = _distinct(np.concatenate(parts), int(ends[i]))
             parts.clear()
             points, known = columns[i]
             if not points.size:
@@ -463,7 +471,15 @@ def _gathered(
     limit = max(_GATHERED, 1)
 
     number = _numbering(lattices, features)
-    for numbers in gathered(table.rows, lambda block: number(block).T):
+
+    def take(block: Any) -> NDArray:
+        if n_labels is None:
+            return number(block).T
+        x, labels = block
+        known = (labels >= 0) & (labels < n_labels)
+        return number(x).T + np.where(known, labels, n_labels)[:, None] * sizes
+
+    for numbers in gathered(table.rows, take, read="chunk" if n_labels is None else "labelled"):
         for parts, column in zip(waiting, numbers.T, strict=True):
             parts.append(column)
         if sum(part.size for part in waiting[0]) >= limit:

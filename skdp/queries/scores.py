@@ -258,7 +258,11 @@ class CodedScoreCells(ScoreCells):
         return super().of_rows(x, x[:, self.scores.target])
 
 
-def score_counts(scores: Any, cuts: NDArray[Any]) -> RowSum:
-    """Return the query of the rows whose leading class is wrong or right, by bins of the lead."""
+def score_counts(scores: Any, cuts: NDArray[Any], weight_bound: float | None = None) -> RowSum:
+    """Return the query of the rows whose leading class is wrong or right, by bins of the lead.
+
+    With a weight bound it is of their weights, in units of the bound.
+    """
     kind = CodedScoreCells if type(scores) is TableScores else ScoreCells
-    return row_counts(kind(scores, np.asarray(cuts, dtype=np.float64)), "calibration")
+    cells = kind(scores, np.asarray(cuts, dtype=np.float64))
+    return row_counts(cells, "calibration", weight_bound)

@@ -139,6 +139,10 @@ class SparseTargetRows(TargetRows, SparseRows):
     """The same of sparse rows, of which a chunk at a time is dense."""
 
 
+class SparseLabelledRows(LabelledRows, SparseRows):
+    """Sparse rows with labels, of which a chunk at a time is dense."""
+
+
 # --- labels and targets -------------------------------------------------------------------------
 
 
@@ -187,19 +191,23 @@ def check_labelled(
     classes: NDArray | None = None,
     allow_empty: bool = False,
     one_place: str = ONE_PLACE,
+    takes_sparse: bool = False,
 ) -> Any:
     """Return validated private rows with codes of their private labels, or with float targets.
 
-    Guarantee: as `check_rows`, for X and y. Labels are of any type; without `classes` (public,
-    sorted) they are finite numbers. Labels that are not among the classes are allowed; their rows
-    are in no fit. If X is in parts, y is the name of a column or another table in parts.
+    With `takes_sparse`, rows may be sparse. Guarantee: as `check_rows`, for X and y. Labels are of
+    any type; without `classes` (public, sorted) they are finite numbers. Labels that are not among
+    the classes are allowed; their rows are in no fit. If X is in parts, y is the name of a column
+    or another table in parts.
     """
     if is_parts(X) or is_parts(y):
         options: Any = {"allow_empty": allow_empty, "one_place": one_place, "classes": classes}
         return _labelled_parts(X, y, estimator=estimator, **options)
-    rows = check_rows(X, estimator=estimator, allow_empty=allow_empty)
+    as_sparse = takes_sparse and sparse.issparse(X)
+    check = check_sparse if as_sparse else check_rows
+    rows = check(X, estimator=estimator, allow_empty=allow_empty)
     numbers, _ = check_labels(y, rows._n, estimator=estimator, classes=classes)
-    return LabelledRows(rows._X, numbers)
+    return (SparseLabelledRows if as_sparse else LabelledRows)(rows._X, numbers)
 
 
 def check_labels(

@@ -37,7 +37,8 @@ from tests.folding import each
 
 # Those that take weights of rows.
 WEIGHTED = {
-    "bins", "kmeans", "kmeans_lloyd", "logistic_regression", "ridge", "standard_scaler",
+    "bins", "gaussian_nb", "kmeans", "kmeans_lloyd", "logistic_regression", "ridge",
+    "standard_scaler",
 }  # fmt: skip
 
 
@@ -131,6 +132,7 @@ BAD_ROWS = [pytest.param(*case[1:], id=case[0]) for case in bad_rows()]
 
 
 TAKES_SPARSE = {
+    "nearest_centroid": ("fit", "predict", "score"),
     "pca": ("fit", "transform", "score_samples", "score"),
     "ridge": ("fit", "predict", "score"),
 }

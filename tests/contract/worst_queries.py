@@ -337,16 +337,16 @@ def of_target(s):
     return s.answer(target_moments(-1.0, 1.0))[2]
 
 
-def of_classes(query, *arguments):
-    return lambda s: s.answer(query(*arguments, 2))
+def of_classes(query, *arguments, **options):
+    return lambda s: s.answer(query(*arguments, 2, **options))
 
 
 def counts_of(cells, most=None):
     return lambda s: s.answer(row_counts(cells, "counts", most)).value
 
 
-def of_vectors(s):
-    return s.answer(label_vectors(ball(s), 2)).value
+def of_vectors(s, most=None):
+    return s.answer(label_vectors(ball(s), 2, most)).value
 
 
 def standard_gram(s):
@@ -463,6 +463,10 @@ QUERIES = [
      NOTHING, 0.99),
     ("label counts with weights", counts_of(Labels(2), 0.25), BOTH, R + A,
      RELABELLED, 0.99),
+    ("label moments with weights",
+     of_classes(label_moments, -np.ones(D), np.ones(D), weight_bound=0.25), GAUSS, R + A, CORNERS,
+     0.99),
+    ("label vectors with weights", partial(of_vectors, most=0.25), BOTH, R + A, POLES, 0.99),
     ("label gradient with weights", gradient(1e6, most=0.25), BOTH, R + A, WRONG, 0.99),
     ("label logit gradient with weights", logit_gradient(1e6, most=0.25), BOTH, R + A, WRONG, 0.98),
     ("label gradient of three with weights", gradient(1e6, math.sqrt(2), 3, 0.25), BOTH, R + A,
@@ -503,6 +507,10 @@ LOPSIDED = np.repeat([[0.0], [1.0]], [2, 5], axis=0)
 ENDS = np.repeat([-1.0, 1.0], [2, 3])[:, None] * ONES
 TWENTY = np.zeros((20, 1))
 OF_THREE = np.array([[0.0], [0.0], [1.0]])
+MOVED_LABEL = (
+    np.array([[0.0], [0.0], [1.0], [2.0], [2.0]]),
+    np.array([[0.0], [0.0], [3.0], [2.0], [2.0]]),
+)
 FAR = np.append(np.zeros((400, 1)), [[1e6]], axis=0)
 NEAREST = np.append(np.zeros((400, 1)), [[-1.0]], axis=0)
 
@@ -511,8 +519,8 @@ def smooth(**options):
     return lambda s: s.answer(SmoothMedian(box_of(s, 0, 1), **options)).value
 
 
-def levels(q, **options):
-    return lambda s: s.answer(Quantiles(box_of(s, -1, 1), q, **options)).value
+def levels(q, end=1, **options):
+    return lambda s: s.answer(Quantiles(box_of(s, -end, end), q, **options)).value
 
 
 def own_statistic(s):
@@ -556,6 +564,10 @@ WHOLE = [
     ("quantiles, 9 of 10", levels(0.9), BOTH, *A, np.append(TWENTY, [[1.0]], axis=0), TWENTY, 0.99),
     ("quantiles, of integers", levels(0.5, step=1.0), BOTH, *R, OF_THREE, -OF_THREE, 0.49),
     ("quantiles, three", levels([0.25, 0.5, 0.75]), BOTH, *R, ENDS, MEDIAN_ENDS, 0.49),
+    ("quantiles by label", levels(0.5, n_labels=2), BOTH, *R, OF_THREE, -OF_THREE, 0.99),
+    ("quantiles by label, a row less", levels(0.5, n_labels=2), BOTH, *A, OF_THREE, OF_THREE[:-1],
+     0.99),
+    ("quantiles by label, another label", levels(0.5, 4, n_labels=2), PURE, *R, *MOVED_LABEL, 0.99),
     ("learned bounds", learned_lows, BOTH, *R, FAR, -FAR, 0.99),
     ("learned bounds, a row less", learned_lows, BOTH, *A, FAR, FAR[:-1], 0.99),
     ("median of distances", middle_distance, BOTH, *R, FAR, NEAREST, 0.99),

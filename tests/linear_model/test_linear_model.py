@@ -587,6 +587,42 @@ def test_without_noise_the_moments_are_scikit_learns():
     assert model.score(cells, y) > want.score(cells.astype(int), y) - 0.02
 
 
+def test_weights_repeat_rows():
+    X, y = separable(3000, 5, 3)
+    weights = np.arange(3000) % 3
+    X = np.rint(X).clip(0, 2)
+    rows, labels = X.repeat(weights, axis=0), y.repeat(weights)
+    known = {"classes": range(3), **NOISELESS}
+    for model, names in (
+        (DPGaussianNB(bounds=(0, 2), **known), ("theta_", "var_", "class_count_")),
+        (DPCategoricalNB([[0, 1, 2]] * 4, **known), ("category_count_", "class_count_")),
+    ):
+        want = clone(model).fit(rows, labels)
+        model.set_params(weight_bound=2.0).fit(X, y, sample_weight=weights)
+        for name in names:
+            pair = getattr(model, name), getattr(want, name)
+            np.testing.assert_allclose(*pair, rtol=0.01, atol=0.01)
+        assert np.mean(model.predict(X) == want.predict(X)) > 0.98
+
+
+def test_one_stated_class_has_a_density_and_no_smoothing_has_impossible_categories():
+    X, y = separable(500, 6, 3)
+    one = DPGaussianNB(bounds=(-5, 5), classes=[0], **NOISELESS).fit(X, np.zeros(500))
+    assert (one.predict(X) == 0).all() and (one.predict_proba(X) == 1).all()
+    want = GaussianNB().fit(X, np.zeros(500))
+    np.testing.assert_allclose(one.var_, want.var_, rtol=0.01)
+    logs = one.predict_joint_log_proba(X), want.predict_joint_log_proba(X)
+    np.testing.assert_allclose(*logs, atol=0.1)
+    known = {"classes": [0, 1], "alpha": 0.0, **NOISELESS}
+    cells, labels = np.arange(400)[:, None] % 3, np.arange(400) % 3 > 1
+    model = DPCategoricalNB([[0, 1, 2, 3]], **known).fit(cells, labels)
+    assert (np.isneginf(model.feature_log_prob_[0]) == [[0, 0, 1, 1], [1, 1, 0, 1]]).all()
+    assert model.predict_proba([[0.0], [2.0]]) == pytest.approx(np.eye(2), abs=0.02)
+    with pytest.warns(UserWarning, match="alpha too small"):
+        model.set_params(force_alpha=False).fit(cells, labels)
+    assert np.isfinite(model.feature_log_prob_[0]).all()
+
+
 @pytest.mark.parametrize("relation", [A, R])
 def test_sums_alone_where_noise_would_hide_variances(relation):
     """With a tenth of the rows; the noise on the sums of classes is half as large then."""
@@ -649,7 +685,8 @@ def test_no_rows_make_another_classifier_fail(kind, X, bounds):
         ({"categories": [[0, 1], []]}, "categories must be a list"),
         ({"categories": [[0, 1], ["a"]]}, "categories must be a list"),
         ({"categories": [[0, 1], [np.nan]]}, "categories must be a list"),
-        ({"alpha": 0.0}, "alpha must be a number in"),
+        ({"alpha": -1.0}, "alpha must be a number in"),
+        ({"classes": []}, "at least one class label"),
         ({"classes": None}, "classes must be given"),
     ],
 )

@@ -242,7 +242,11 @@ ESTIMATORS = {
     "voting": ("classes_", lambda: VotingClassifier([("a", nb())]), Y),
     "stacking classes": ("classes_", lambda: StackingClassifier([("a", nb())], nb(), cv=CV), Y),
     "stacking": ("final_estimator", lambda: StackingRegressor([("a", ridge())], cv=CV), T),
-    "bagging": ("several times", lambda: BaggingClassifier(nb(), n_estimators=2), Y),
+    "bagging": (
+        "several times",
+        lambda: BaggingClassifier(nb().set_params(weight_bound=9.0), n_estimators=2),
+        Y,
+    ),
     "boosting": ("several times", lambda: AdaBoostRegressor(ridge(), n_estimators=2), T),
     "init": (NOISE, lambda: GradientBoostingRegressor(init=ridge(), n_estimators=1), T),
     "calibration": ("calibration", lambda: CalibratedClassifierCV(nb(), cv=CV), Y),
@@ -549,7 +553,7 @@ def test_workers_leave_it_to_the_parent(backend, budget, capfd):
     """One line here, none in a worker, also where only the worker clones."""
     for make in (
         lambda: OneVsRestClassifier(nb()),
-        lambda: BaggingClassifier(nb(), n_estimators=2),
+        lambda: BaggingClassifier(nb().set_params(weight_bound=9.0), n_estimators=2),
         lambda: MultiOutputRegressor(make_pipeline(StandardScaler(), ridge())),
         lambda: FeatureUnion([("a", DPMinMaxScaler()), ("b", StandardScaler())]),
         lambda: StackingClassifier([("a", nb()), ("b", nb())], nb(), cv=CV),

@@ -11,11 +11,18 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import sparse, stats
 from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 
-from skdp import DPHistogramDensity, DPKernelDensity, DPMinMaxScaler, PrivacyBudget
+from skdp import (
+    DPHistogramDensity,
+    DPKernelDensity,
+    DPMinMaxScaler,
+    DPNearestCentroid,
+    PrivacyBudget,
+    config_context,
+)
 from skdp.budget import gdp_mu
 from skdp.neighbors import _density, _kde
 from skdp.neighbors._density import Lattice, auto_bins, axis_kernel
@@ -385,6 +392,39 @@ def test_grids_too_large_are_refused_with_numbers_and_for_free(monkeypatch):
     fitted = DPKernelDensity(bandwidth=1e-9, budget=budget).fit(1000 * NORMAL)
     assert fitted.bandwidth_ > 0.1
     assert len(fitted.centers_) <= 100
+
+
+# --- centroids ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
+def test_centroids_of_sparse_rows_are_those_of_dense_ones(metric):
+    X, y = np.maximum(NORMAL[:900], 0.0).reshape(300, 3), np.arange(300) % 3
+    for options in ({"bounds": (-2, 2)}, {}):
+        fits = []
+        for rows in (X, sparse.csr_array(X), sparse.coo_matrix(X)):
+            with config_context(noise="seeded"):
+                model = DPNearestCentroid(metric, classes=[0, 1, 2], random_state=0, **options)
+                fits.append(model.fit(rows, y))
+            assert (fits[-1].centroids_ == fits[0].centroids_).all()
+            assert (fits[-1].predict(rows) == fits[0].predict(X)).all()
+    with pytest.raises(ValueError, match="classes must be given for a sparse X"):
+        DPNearestCentroid(metric, delta=1e-6).fit(sparse.csr_array(X), y)
+
+
+def test_medians_of_labels_are_those_of_their_rows():
+    X = RNG.exponential(size=(999, 3))
+    y, centers = np.arange(999) % 4, []  # the last class is not stated
+    model = DPNearestCentroid("manhattan", classes=[0, 1, 2], bounds=(0, 8), epsilon=LOUD)
+    model.fit(X + y[:, None], y)
+    clipped = np.minimum(X + y[:, None], 8)
+    centers = [np.median(clipped[y == label], axis=0) for label in range(3)]
+    np.testing.assert_allclose(model.centroids_, centers, atol=0.02)
+    away = np.abs(clipped[:, None] - centers) / model.scale_
+    assert np.mean(model.predict(X + y[:, None]) == away.sum(axis=2).argmin(axis=1)) > 0.99
+    with pytest.raises(AttributeError, match="no attribute 'predict_proba'"):
+        model.predict_proba(X)
+    assert np.isfinite(model.set_params(metric="euclidean").fit(X, y % 3).predict_proba(X)).all()
 
 
 # --- public arithmetic ----------------------------------------------------------------------------

@@ -17,12 +17,15 @@ from skdp import config_context
 from skdp.budget import gdp_mu
 from skdp.core import noise, transcript
 from skdp.core import table as table_module
+from skdp.core.table import PrivateTable, stability_of
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import NoisyQuantiles, Quantiles, quantiles, ranked_columns
+from skdp.tabular.labels import LabelledRows
 from tests.folding import each
 from tests.queries.ranks import PAIR, A, ask, open_session, oracle_scores, score_runs, spread
 from tests.views import box_of
 
+HALF = Fraction(1, 2)
 RELATIONS = ("replace_one", "add_or_remove_one")
 
 
@@ -480,6 +483,22 @@ def test_bad_candidates_take_nothing(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         ask(session, 0.5, **options)
     assert session.remaining == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 2)), max_size=12))
+def test_choices_by_label_are_scored_by_the_rows_of_that_label(rows):
+    x, labels = np.array(rows, dtype=np.float64).reshape(-1, 2).T
+    table = PrivateTable(LabelledRows(x[:, None], labels.astype(np.int64)), stability_of(A))
+    lattice = quantiles.Lattice(0.0, 5.0, 1.0, "uniform")
+    ((_, column),) = ranked_columns.ranked_columns(table, [lattice], 2)
+    for label in range(2):
+        first, stop = np.searchsorted(column.points, [6 * label, 6 * label + 6])
+        ranks = column.below[first], column.below[stop]
+        part = column.part(*ranks, 6 * label, 6 * label + 5, HALF, spread=False, reach=None)
+        runs = part.runs()
+        scores = np.repeat(runs.scores, runs.lengths) / 2
+        own = x[labels == label]
+        assert (scores == oracle_scores(own, range(6), HALF, own.size)).all()
 
 
 def test_the_allowance_is_metered():

@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 def table_of(X: Any) -> Any:
     """Return X as numbers of two dimensions, or None: then the estimator says what is wrong."""
     try:
-        table = np.asarray(X, dtype=np.float64)
+        table = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
     except (TypeError, ValueError):
         return None
     return table if table.ndim == 2 and table.size else None

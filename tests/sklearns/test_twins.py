@@ -26,13 +26,7 @@ ABSENT: dict[str, dict[str, str]] = {
     "StandardScaler": {"partial_fit": BATCHES},
     "MinMaxScaler": {"partial_fit": BATCHES},
     "GaussianNB": {"partial_fit": BATCHES},
-    "CategoricalNB": {
-        "partial_fit": BATCHES,
-        "force_alpha": "dropped: alpha is always taken as it is",
-    },
-    "NearestCentroid": {
-        "metric": "dropped: medians of columns need another release; there are means",
-    },
+    "CategoricalNB": {"partial_fit": BATCHES},
     "KernelDensity": {
         "kernel": "dropped: random features are those of the Gaussian kernel",
         "metric": "dropped: random features are those of Euclidean distances",
