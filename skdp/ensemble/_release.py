@@ -8,7 +8,9 @@ releases how often the fitted distribution is right, which calibrates probabilit
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import field, replace
+from fractions import Fraction
 from itertools import combinations
 from typing import Any, ClassVar, Self
 
@@ -29,7 +31,8 @@ from skdp.core import Session
 from skdp.ensemble._blocks import Floats, check_model, seeded, with_tags_of
 from skdp.exceptions import warn_at_end
 from skdp.parameters import Integers, Table, naming
-from skdp.queries import TableScores
+from skdp.planning import Allowance
+from skdp.queries import LearnedBounds, OfColumn, TableScores
 from skdp.synthetic._base import (
     check_domain,
     check_learnable,
@@ -45,6 +48,7 @@ from skdp.synthetic._marginals import (
 from skdp.tabular import (
     CATEGORIES,
     KEYS,
+    NUMBER,
     OTHER,
     Bins,
     ColumnPlan,
@@ -57,6 +61,7 @@ from skdp.tabular import (
     decoded,
     stand_in,
     table_schema,
+    take,
     target_column,
     without_column,
 )
@@ -70,6 +75,13 @@ _CONSTANT = (
     "any other estimator can be fitted on released_xy(), at no further cost"
 )
 
+# Rows over the noise of a cell of three tables a column, below which a model of numbers is worse
+# than one number; and the share of the table that gives this number.
+_FEW, _POINT_SHARE = 120.0, Fraction(3, 4)
+_POINT_ALONE = (
+    "{}: rows times epsilon are so few that about the median of the target is all that is "
+    "predicted. Take about {} times as many rows or as large an epsilon, or fewer columns"
+)
 _UNREADABLE = (
     "{}.{}: the fitted estimator does not take these rows. Expected 2D array (reshape your data) "
     "of the columns that it was fitted on, with numbers or text as in the domain, without NaN or "
@@ -127,7 +139,7 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
     ----------
     estimator_ : estimator
         `estimator`, fitted on `released_xy`; a constant predictor if it cannot be fitted, for
-        example because all synthetic rows have the same label.
+        example because all synthetic rows have the same label, or for numbers of few rows.
     classes_ : ndarray of shape (n_classes,)
         Only for classifiers: the labels of the synthetic rows, sorted.
     target_ : int
@@ -173,6 +185,11 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
     L2 if a row is added or removed; 2 in L1 and sqrt(2) in L2 if one is replaced. *Sensitivity* of
     a candidate's score: 1 if a row is added or removed, 2 if one is replaced. *Mechanism*: discrete
     Laplace or rounded Gaussian noise, whichever is less; the exponential mechanism for choices.
+
+    **Few rows.** A model of numbers is worse than one number where rows are below 120 times the
+    noise of a cell of three tables a column (about n * epsilon = 900 times the columns at delta =
+    0). Then 3/4 of the allowance releases a point amid the targets, or the table of a target with
+    stated bins. All predictions are this point, about the median, and a warning says so.
 
     **Probabilities.** `predict_proba` of a classifier is calibrated. For the last 2 to 10% of the
     allowance the fit releases how many rows the fitted distribution classifies rightly and wrongly,
@@ -231,6 +248,8 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
     max_cells: int = 2**16
 
     target_: int = field(init=False)
+    _point: float | None = field(init=False)  # all that is predicted, where rows are few
+    _times_short: float = field(init=False)  # how many times as many rows a model needs
 
     _n_progress_tasks = 1
 
@@ -270,6 +289,9 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
             self._rehearse(type(self).__name__)
             with self._session(rows) as session:
                 rounds = self._rounds(session, sets, max_cells, self.target_)
+                if self._times_short > 1.0 and self._point is None:
+                    rounds.measure((self.target_,), _POINT_SHARE * session.remaining)
+                    self._point = self._median(*rounds.measured[self.target_,])
                 n_classes = self._n_classes
                 if n_classes > 1:
                     rounds.spent += calibration_share(session, rounds.total, n_classes)
@@ -277,7 +299,7 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
                 rng = session.post_processing_rng()
                 self._seed = int(rng.integers(0, 2**31 - 1))
                 soft = None if n_classes < 2 else self._soft_labels(session, rounds)
-            self.estimator_ = self._trained()
+            self.estimator_ = self._trained() if self._point is None else self._constant()
             self._recalibration = None if soft is None else self._recalibrated(soft)
             if is_classifier(self.estimator):
                 self.classes_ = np.asarray(self.estimator_.classes_)
@@ -370,7 +392,8 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
         plans = plans_of(self, columns, X, schema)
         y_schema = Schema(1, None, "numpy", (column.dtype,))
         (plan,) = column_plans(of_target, column, y_schema, labels=[0] if classes else [])
-        return [*plans, replace(plan, label=label)]
+        # A missing target is refused where it is a number.
+        return [*plans, replace(plan, label=label, missing=plan.missing and classes)]
 
     @property
     def _selects_classes(self) -> bool:
@@ -410,6 +433,8 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
     def _trained(self) -> Any:
         """Return the estimator fitted on the release, or a constant predictor."""
         X, y = self.released_xy()
+        if is_regressor(self.estimator) and y.dtype.kind == "f" and np.isfinite(y).any():
+            X, y = take(X, np.flatnonzero(np.isfinite(y))), y[np.isfinite(y)]
         with suppress_warnings():
             try:
                 return seeded(self.estimator, self._seed).fit(X, y)
@@ -422,6 +447,37 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
         if self._plans is not None:  # it may not take the learned values
             warn_at_end(_CONSTANT.format(type(self).__name__, problem))
         return constant
+
+    def _foremost(self) -> int | None:
+        return self.target_ if is_regressor(self.estimator) else None
+
+    def _learn(
+        self, session: Session, plans: Sequence[ColumnPlan] | None, stated: Domain, n: float
+    ) -> Domain:
+        """Return the domain; of few rows, release one point amid targets that are not stated."""
+        bins, t = stated.column(self.target_), self.target_
+        self._times_short, self._point = 0.0, None
+        if is_regressor(self.estimator) and isinstance(bins, Bins) and bins.kind == NUMBER:
+            noise = Allowance.left(session).bins_std(3 * stated.n_columns)
+            self._times_short = _FEW * noise / max(n, 1.0)
+        if self._times_short > 1.0 and plans is not None and plans[t].learned:
+            query = OfColumn(t, LearnedBounds(n, point=True))
+            box = session.answer(query, _POINT_SHARE, name="point amid the targets")
+            self._point = float(box.middle[0])
+        return super()._learn(session, plans, stated, n)
+
+    def _median(self, counts: Floats, std: float) -> float:
+        """Return about the median of the target, from noisy counts of its bins."""
+        sums = np.cumsum(np.where(counts > std, counts, 0.0))
+        code = int(np.searchsorted(sums, sums[-1] / 2))
+        return float(self.domain_.values(self.target_, np.array([code]))[0])
+
+    def _constant(self) -> Any:
+        """Return a model of one number, and warn."""
+        X, y = self.released_xy()
+        times = f"{float(f'{math.ceil(self._times_short):.1e}'):,.0f}"
+        warn_at_end(_POINT_ALONE.format(type(self).__name__, times))
+        return DummyRegressor(strategy="constant", constant=self._point).fit(X, np.zeros(len(y)))
 
     # --- probabilities --------------------------------------------------------------------------
 
@@ -562,6 +618,8 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
         No training row is beyond them, but a linear model extrapolates.
         """
         column = self.domain_.column(self.target_)
+        if self._point is not None:  # which learned bins of few rows may miss
+            return y
         if is_classifier(self.estimator) or not isinstance(column, Bins) or y.dtype.kind != "f":
             return y
         return np.clip(y, column.edges[0], column.edges[-1])

@@ -115,10 +115,12 @@ def learn_domain(
     share: Fraction,
     *,
     named: bool,
+    foremost: int | None = None,
 ) -> LearnedDomain:
     """Learn the domain of the session's rows, which have no codes, and give them codes by it.
 
-    The rows are from `skdp.tabular.check_uncoded`. Columns have equal shares.
+    The rows are from `skdp.tabular.check_uncoded`. Columns have equal shares; the `foremost` column
+    of numbers, if there is one, as much as all others.
 
     - `plans`: Of the session's rows.
     - `n`: The number of rows, as far as it is known.
@@ -130,7 +132,8 @@ def learn_domain(
     numbers = [j for j, plan in enumerate(plans) if plan.source == NUMBERS]
     specs: dict[int, Any] = {}
     ranges: dict[Any, LearnedRange] = {}
-    part = share / max(len(keyed) + len(numbers), 1)
+    others = len(keyed) + len(numbers) - (foremost in numbers)
+    part = share / (max(others, 1) * (2 if others and foremost in numbers else 1))
     if keyed:
         keys = session.answer(SelectKeys(len(keyed), "sips", "categories"), part * len(keyed))
         for j in keyed:
@@ -143,7 +146,8 @@ def learn_domain(
         incomplete = {j for j, is_clear in zip(nullable, clear, strict=True) if is_clear}
     for j in numbers:
         plan = replace(plans[j], missing=j in incomplete)
-        specs[j], ranges[plan.label] = _learned_bins(session, j, plan, n, n_bins, part)
+        own = part * max(others, 1) if j == foremost else part
+        specs[j], ranges[plan.label] = _learned_bins(session, j, plan, n, n_bins, own)
     every = [specs.get(j, plan.spec) for j, plan in enumerate(plans)]
     domain = domain_of(plans, every, named=named)
     session.code_rows(domain)

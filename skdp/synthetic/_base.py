@@ -205,6 +205,10 @@ class LearningMixin(PrivateMixin):
     domain_: Domain = field(init=False)
     _plans: list[ColumnPlan] | None = None
 
+    def _foremost(self) -> int | None:
+        """Return the column whose values are learned with as much as those of all others."""
+        return None
+
     def _learns_some(self, n_columns: int | None) -> bool:
         """Say whether the values of some column are learned or public by its type."""
         stated = stated_columns(self.domain)
@@ -260,8 +264,9 @@ class LearningMixin(PrivateMixin):
         readable = _READABLE * n / noise
         n_bins = int(min(max(readable, FEWEST_BINS), MOST_BINS))
         part = LEARNING_OF_FEW if readable < FEWEST_BINS else LEARNING
-        named = stated.names is not None
-        domain, self.learned_ranges_ = learn_domain(session, plans, n, n_bins, part, named=named)
+        part = min(part, session.remaining / 2)
+        of_columns: Any = {"named": stated.names is not None, "foremost": self._foremost()}
+        domain, self.learned_ranges_ = learn_domain(session, plans, n, n_bins, part, **of_columns)
         self._warn(plans, domain, few=readable < FEWEST_BINS / 2)
         return domain
 
