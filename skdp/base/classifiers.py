@@ -676,7 +676,7 @@ def _unstated(size: int) -> tuple[Floats, Floats]:
 
 _POINT_ALONE = (
     "{}: rows times epsilon are so few that about the median of the target is all that is "
-    "predicted. State target_bounds, or take about {} times as many rows or as large an epsilon"
+    "predicted. {} about {} times as many rows or as large an epsilon"
 )
 
 
@@ -693,9 +693,9 @@ class TargetRegressor(
     _in_parts = True
     _takes_sparse: ClassVar[bool] = False
     _takes_table: ClassVar[bool] = False  # y may have several columns
-    # Rows times epsilon below which only a point is predicted if bounds of the target are learned,
-    # and below which noise is pure if they are stated.
-    _few_rows: ClassVar[tuple[float, float]] = FEW_ROWS, 75.0
+    # Rows times epsilon below which only a point is predicted, if bounds of the target are learned
+    # and if they are stated: these may be far wider than the targets.
+    _few_rows: ClassVar[tuple[float, float]] = FEW_ROWS, 150.0
 
     bounds: Any = "private"
     target_bounds: Any = "private"
@@ -779,29 +779,35 @@ class TargetRegressor(
             return False
         return self._context().split_delta(lambda allowance: allowance.learning_std(1))[0] == 0
 
-    def _is_short_of_rows(self, session: Session, n: float, targets: int = 1) -> bool:
-        """Say whether learned bounds of n rows would cost more than the rows can tell."""
-        return learning_size(session, n) < self._few_rows[0] * targets
+    def _times_short(self, session: Session, target: Any, n: float, targets: int = 1) -> float:
+        """Return how many times as many rows a model needs to tell more than a point does."""
+        few = self._few_rows[target is not None] * targets
+        return few / max(learning_size(session, n), 1e-9)
 
     @abstractmethod
     def _fit(self, session: Session, columns: Any, target: Any, width: int) -> None:
         """Release, and set the fitted attributes; `width` counts the columns and the targets."""
 
     def _points(
-        self, session: Session, columns: Any, width: int, n: float, targets: int = 1
+        self, session: Session, columns: Any, target: Any, width: int, n: float, targets: int = 1
     ) -> tuple[Floats, str, Floats, Floats]:
-        """Release a point amid each target of so few rows that bounds would miss most of them.
+        """Release a point amid each target of few rows, which is nearer to them than a noisy mean.
 
         Warn, and return the points, what the warning says, and bounds of columns and targets.
         """
         query = OfColumn(width - targets, LearnedBounds(n, point=True), width)
         box = session.answer(query, POINT_SHARE, name="point amid the targets")
-        bounds = box.low, box.high
+        bounds = (box.low, box.high) if target is None else target
         low, high, *_ = self._boxed(session, columns, bounds, width, n=n, targets=targets)
-        times = f"{math.ceil(self._few_rows[0] * targets / learning_size(session, n)):.1e}"
-        note = _POINT_ALONE.format(type(self).__name__, f"{float(times):,.0f}")
+        times = self._times_short(session, target, n, targets)
+        if mu := self.privacy_cost(n_features=width - targets).mu:  # that of more rows
+            few = self._few_rows[target is not None] * targets
+            times = max(times, few * _GAUSSIAN / (max(n, 1.0) * mu))
+        way = "take" if target is not None else "state target_bounds, or take"
+        text = f"{float(f'{math.ceil(times):.1e}'):,.0f}"
+        note = _POINT_ALONE.format(type(self).__name__, way[0].upper() + way[1:], text)
         warn_at_end(note)  # decided by released numbers
-        return box.middle, note, low, high
+        return np.clip(box.middle, *(x[-targets:] for x in (low, high))), note, low, high
 
     @staticmethod
     def _boxed(

@@ -417,7 +417,7 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     True
     """
 
-    _few_rows = 650.0, 450.0  # bins take more than coefficients
+    _few_rows = 650.0, 250.0  # bins take more than coefficients
 
     n_bins: int = field(default=64, kw_only=False)
 
@@ -428,8 +428,8 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     def _fit(self, session: Session, columns: Any, target: Any, width: int) -> None:
         d = width - 1
         rows = row_count(session, COUNT_SHARE)
-        if target is None and self._is_short_of_rows(session, rows):
-            points, _, low, high = self._points(session, columns, width, rows)
+        if self._times_short(session, target, rows) > 1.0:
+            points, _, low, high = self._points(session, columns, target, width, rows)
             cells = ColumnCells(even_cuts(low[:d], high[:d], 1), 1)
             self._set_terms(np.zeros((1, d)), cells, np.zeros(d))
             self.intercept_, self.n_iter_, self.largest_error_ = float(points[0]), 0, math.nan

@@ -401,8 +401,8 @@ class _LeastSquares(TargetRegressor):
         n = row_count(session, COUNT_SHARE)
         self.weight_bound_ = most = weight_bound_in(session, most, width)
         weights = () if most is None else ((np.zeros(1), np.array([most])),)
-        if target is None and self._is_short_of_rows(session, n, k):
-            self._fit_constant(session, columns, width, n, n_targets)
+        if self._times_short(session, target, n, k) > 1.0:
+            self._fit_constant(session, columns, target, width, n, n_targets)
             return
         low, high, learned, known = self._boxed(
             session, columns, target, width, *weights, n=n, targets=k
@@ -566,12 +566,18 @@ class _LeastSquares(TargetRegressor):
         )  # fmt: skip
 
     def _fit_constant(
-        self, session: Session, columns: Any, width: int, n: float, n_targets: int | None
+        self,
+        session: Session,
+        columns: Any,
+        target: Any,
+        width: int,
+        n: float,
+        n_targets: int | None,
     ) -> None:
-        """Predict a point amid the targets, as bounds of so few rows would miss most of them."""
+        """Predict a point amid the targets of few rows."""
         k = n_targets or 1
         d = width - k
-        points, note, low, high = self._points(session, columns, width, n, k)
+        points, note, low, high = self._points(session, columns, target, width, n, k)
         unknown = np.full(d + 1, math.nan)
         names = (*map(str, getattr(self, "feature_names_in_", range(d))), "intercept")
         errors = Errors(unknown, unknown, unknown, unknown, unknown)
