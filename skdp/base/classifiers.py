@@ -156,7 +156,8 @@ def class_counts(
     counts, std = np.array(first.value), float(first.std)
     if std > _COUNTS_WELL * max(float(counts.sum()), 1.0) / n_classes:
         wanted = COUNT_SHARE * std / (_SHARES_NOISE * max(float(counts.sum()), 1.0))
-        share = min(max(wanted, _MORE_COUNTS[0]), _MORE_COUNTS[1])
+        most = _MORE_COUNTS[1] * float(session.remaining)  # learning may have taken much
+        share = min(max(wanted, _MORE_COUNTS[0]), most)
         second = session.answer(query, share, name="counts of labels, again")
         # The mean of both, weighted by the inverse variances.
         part = std**2 / (std**2 + float(second.std) ** 2)
@@ -680,6 +681,14 @@ _POINT_ALONE = (
 )
 
 
+_WIDE_BOUNDS = (
+    "{}: noise hides how far the targets differ, or moves all predictions by a large part of that: "
+    "the standard error of the mean of the target is {:.2g}. Predictions may be worse than a mean "
+    "without noise. {} or a larger epsilon help"
+)
+_NOISY_MEAN = 0.25  # variance of that noise over the targets' own
+
+
 def learning_size(session: Session, n: float) -> float:
     """Return rows times the level of the session, in that of pure noise that learns as much."""
     return n * session.level(1.0) / (1.0 if session.pure else _GAUSSIAN)
@@ -787,6 +796,16 @@ class TargetRegressor(
     @abstractmethod
     def _fit(self, session: Session, columns: Any, target: Any, width: int) -> None:
         """Release, and set the fitted attributes; `width` counts the columns and the targets."""
+
+    def _warn_of_noisy_mean(self, errors: Floats, variances: Floats) -> None:
+        """Warn if released numbers show that bounds of a target are too wide for so few rows."""
+        noisy = errors**2 > _NOISY_MEAN * np.maximum(variances, 0.0)
+        if noisy.any():
+            stated = "Narrower target_bounds, more rows"
+            learned = "Narrow target_bounds, if you can state them, more rows"
+            way = learned if isinstance(self.target_bounds, str) else stated
+            name, error = type(self).__name__, float(errors[noisy].max())
+            warn_at_end(_WIDE_BOUNDS.format(name, error, way))
 
     def _points(
         self, session: Session, columns: Any, target: Any, width: int, n: float, targets: int = 1

@@ -541,8 +541,12 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters)
         cost : skdp.budget.Cost
             The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian. Where
             numbers of rows or columns decide about the noise and are not known, an upper bound.
+            Without a budget, rows count as public: with `groups`, or under a budget that takes them
+            as private, a fit may also charge delta.
         """
         public = None if self._context().allows_empty else n_samples
+        if n_samples is not None:
+            check_integer(n_samples, "n_samples", low=0)
         epsilon, (delta, separate) = float(self.epsilon), self._deltas(public, n_features)
         mu = check_allowance(epsilon, delta) if delta > 0 else None
         return Cost(epsilon=epsilon, delta=delta + separate, mu=mu, separate_delta=separate)

@@ -58,6 +58,7 @@ _TARGET_STEP, _TARGET_SHRINKAGE = 1.5, 12.0
 # Of the allowance, for the mean of the target: the least and the most, and rows times epsilon that
 # it takes.
 _TARGET_SHARE, _TARGET_SIZE = (0.04, 0.6), (200.0, 85.0)  # with learned bounds, with stated ones
+_NOISY_MEAN = 0.01  # standard error of that mean, in half widths of its bounds
 # Errors are clipped to so many standard deviations of the target (from, to) that the noise of a
 # prediction, if cells were queried once and not shrunk, would be this part of a deviation.
 _WIDE, _NOISE = (0.7, 4.0), 0.15
@@ -389,10 +390,10 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     of the errors, twice the above. *Mechanism* and *Charged*: as in
     `DPExplainableBoostingClassifier`.
 
-    **Few rows.** Where rows times epsilon are below 650, bounds of the target that are learned cost
-    more than the rows can tell. Then all predictions are one released point, about the median of
-    the target, and a warning says so. Where they are below 450 and the number of rows is public,
-    noise is pure, also with a delta.
+    **Few rows.** Where rows times epsilon are below 650 with learned bounds of the target, or below
+    250 with stated ones, all predictions are one released point, about the median of the target,
+    and a warning says so. There noise is pure, also with a delta, if the number of rows is public;
+    Gaussian noise takes more rows. A warning also says where noise hides how far targets differ.
 
     **Clipped errors.** `largest_error_` follows from the expected noise and the spread of the
     target: the more noise, the smaller it is. So a target with a heavy tail is fitted nearer to its
@@ -439,7 +440,8 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
             return
         low, high, _, _ = self._boxed(session, columns, target, width, n=rows)
         sides = float(low[d]), float(high[d])
-        center, spread, n = _target(session, *sides, rows, target is not None)
+        center, spread, n, *noisy = _target(session, *sides, rows, target is not None)
+        self._warn_of_noisy_mean(*map(np.atleast_1d, noisy))
         cells, weights = _released_bins(session, low[:d], high[:d], int(self.n_bins), n_targets=1)
         wide = min(max(_NOISE / _noise(session, cells, weights, n), _WIDE[0]), _WIDE[1])
         reach = max(sides[1] - center, center - sides[0], _LEAST)
@@ -477,18 +479,24 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
 
 def _target(
     session: Session, low: float, high: float, rows: float, stated: bool
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float, float, float]:
     """Release mean and standard deviation of the target, in user units, and the number of rows.
 
-    A variance counts as at least twice its noise.
+    A variance counts as at least twice its noise. The last numbers are the standard error of the
+    mean, and the variance; if noise hides it, 0, or infinity if the mean is known well.
     """
     part = _TARGET_SIZE[stated] / learning_size(session, rows)
     share = min(max(part, _TARGET_SHARE[0]), _TARGET_SHARE[1])
     mean, square, n = session.answer(target_moments(low, high), share * float(session.remaining))
     center, half = float(mean.value[0]), high / 2 - low / 2
     least = max(2 * float(np.mean(square.std)), 2.0**-40)
-    spread = math.sqrt(min(max(float(square.value[0]) - center**2, least), 1.0))
-    return low / 2 + high / 2 + center * half, max(spread * half, _LEAST), float(n.value)
+    variance = float(square.value[0]) - center**2
+    spread = math.sqrt(min(max(variance, least), 1.0))
+    error = float(np.mean(mean.std))
+    if variance <= least:
+        variance = 0.0 if error > _NOISY_MEAN else math.inf
+    middle = low / 2 + high / 2 + center * half
+    return middle, max(spread * half, _LEAST), float(n.value), error * half, variance * half**2
 
 
 def _noise(session: Session, cells: ColumnCells, weights: Floats, n: float) -> float:

@@ -434,6 +434,9 @@ class _LeastSquares(TargetRegressor):
             gram, standard, measured, low, high, known, learned, center, error, total, radius,
             short, _stretch(d, width), np.broadcast_to(np.asarray(self.alpha, dtype=np.float64), k),
         )  # fmt: skip
+        units = standard.scale[d:]
+        variances = np.diag(gram.second_moment)[d : d + k] / total * units**2
+        self._warn_of_noisy_mean(error, variances)
         self.n_samples_ = n
         self.bounds_ = low[:d].copy(), high[:d].copy()
         self.center_, self.scale_, self.radius_ = standard.center, standard.scale, radius
@@ -766,8 +769,8 @@ class DPRidge(_LeastSquares):
     that its noise is .04 half widths of its bounds; 98% if noise would hide all else); the sums and
     sums of squares of all columns and the target (10%; sums alone, or nothing, if noise would hide
     them); then the second moment of z = (clipped row, clipped target, constant), as one symmetric
-    matrix. If `target_bounds` are not stated and rows times epsilon are below 300, only a point
-    amid the targets (75%) and bounds of the columns. *Sensitivity* of the matrix, where gamma is
+    matrix. Of few rows (below), only a point amid the targets (75%) and bounds of the columns, if
+    not stated. *Sensitivity* of the matrix, where gamma is
     the largest norm of z: if a row is added or removed, gamma**2 in the Frobenius norm and in the
     nuclear norm; if a row is replaced, sqrt(2) gamma**2 in the Frobenius norm and 2 gamma**2 in the
     nuclear norm. *Mechanism*: Gaussian noise, or the symmetrised Wishart mechanism, whichever is
@@ -777,8 +780,8 @@ class DPRidge(_LeastSquares):
     matrix above is that of z = (clipped row, clipped targets, constant), released once, and so are
     the bounds and the mean of the targets. *Sensitivity*, *Mechanism* and *Charged* are the same:
     `radius_` bounds the norm of the row with all its targets. So the fit costs what it costs for
-    one target; its noise is larger, by the square of that norm. For k targets the limit of few rows
-    is 300 k.
+    one target; its noise is larger, by the square of that norm. For k targets the limits of few
+    rows are k times those below.
 
     **Clipping.** Values are clipped to their bounds. Then rows are centred and scaled, together
     with their targets, and clipped to the norm `radius_`. If the noise is small enough, no row
@@ -802,10 +805,11 @@ class DPRidge(_LeastSquares):
     predicted. If all eigenvalues are clear of the noise, nothing is shrunk. Rows are clipped to
     `bounds_`, predictions to `target_bounds_`.
 
-    **Few rows.** Where rows times epsilon are below 300, bounds of the target that are learned
-    would often miss it. Then all predictions are about its median, and a warning says so. There,
-    or below 75 with stated bounds, noise is pure where the number of rows is public, also with a
-    delta.
+    **Few rows.** Where rows times epsilon are below 300 with learned bounds of the target, or below
+    150 with stated ones, all predictions are one released point, about its median, and a warning
+    says so. There noise is pure, also with a delta, if the number of rows is public; Gaussian noise
+    takes more rows. A warning also says where bounds of the target are so wide that noise on its
+    mean is a large part of how far targets differ.
 
     **Inference.** An interval about shrunk coefficients does not cover those of least squares, so
     `summary()` solves M coef = m with no penalty but `alpha`. Its errors are NaN if M is not

@@ -702,7 +702,7 @@ def _histogram(name: str, arguments: Mapping[str, Any], even: bool = False) -> S
         y_true, y_score, estimator=name, classes=classes[0], bins=grid, levels=levels
     )
     asked = None if auto else (0, 1)
-    counts = _counted(name, arguments, rows, asked, classes, grid.edges.tolist())
+    counts = _counted(name, arguments, rows, asked, classes, bins if auto else grid.edges.tolist())
     values = counts.values.reshape(len(counts.values), -1)[counts.order]
     edges = grid.edges[:: grid.size // values.shape[1]]
     labels = counts.classes[counts.order]

@@ -77,8 +77,8 @@ class _CutRows(_View):
         options: Any = {"width": width, "least": least, "read": read}
         return self._rows.fold(partial(_add_cut, *self._span, add), fresh, **options)
 
-    def _gather(self, take: Any, *, wanted: Any = None) -> Any:
-        return self._rows.gather(partial(_take_cut, *self._span, take), wanted=wanted)
+    def _gather(self, take: Any, **options: Any) -> Any:
+        return self._rows.gather(partial(_take_cut, *self._span, take), **options)
 
 
 class _Weights(_View):

@@ -798,4 +798,9 @@ MUTANTS = (
         "size = math.sqrt(2) * self.bound + 2 * lost", "size = self.bound + lost",
         "tests/queries/test_kernel_sensitivity.py::test_no_row_moves_a_linear_image_by_more_than_declared",
     ),
+    _m(
+        "the number of units passes for that of rows", "base.context",
+        "return None if self.allows_empty else public_length(rows)", "return public_length(rows)",
+        "tests/base/test_few_rows.py::test_noise_is_pure_where_the_number_of_rows_is_public_alone",
+    ),
 )  # fmt: skip
