@@ -41,7 +41,8 @@ _MOST_BINS = 1000
 _AUTO = "auto"
 # Scores are coded as places in a tree, any level of which can be counted: 10 cells, then halves.
 _LEVELS = (10, 2, 2, 2, 2, 2, 2)
-_COUNT_SHARE = Fraction(1, 20)  # for the number of rows
+_COUNT_SHARE = Fraction(1, 20)  # for the number of rows, and of those in wide cells
+_ENOUGH, _COARSE = 28.0, (0, 1, 2, 3)  # cells from which on the scores are first counted in 40
 # Columns of the rows of `check_outcomes`.
 _TRUE, _PREDICTED, _RIGHT = 0, 1, 2
 _LABELS = (
@@ -75,8 +76,9 @@ TEXTS = {
         bins : "auto", int or array-like of float, default="auto"
             The number of cells from 0 to 1, finer towards the ends; or public edges in increasing
             order. A score outside the edges counts in the nearest cell. "auto": from 10 to 640
-            cells, more the more rows and epsilon there are; a twentieth of the allowance first
-            releases the number of rows.
+            cells, more the more rows and epsilon there are and the closer together scores are. A
+            twentieth of the allowance first releases the number of rows; if they are many, a
+            second one counts classes and scores in 40 wide cells.
         """,
     "predictions": """
         Parameters
@@ -192,23 +194,35 @@ def _counted(
     context = context_of(name, arguments)
     context.unit()
     with context.open(rows, lambda: public_key(public)) as session:
-        asked = range(1 + _levels(session)) if columns is None else columns
+        asked = range(1 + _levels(session, rows.sizes)) if columns is None else columns
         release = session.answer(row_counts(MarginalCells(rows.sizes, tuple(asked)), "marginal"))
         noise = Noise(float(np.max(release.std)), session.pure)
         privacy = session.certificate()
     return _Counts(np.array(release.value, dtype=np.float64), noise, privacy, *classes)
 
 
-def _levels(session: Session) -> int:
+def _levels(session: Session, sizes: tuple[int, ...]) -> int:
     """Return how many levels of the tree of scores make the interval of an AUC short.
 
     With m cells, pairs within a cell widen the interval by about .65 / m, and noise by about
     3.3 s sqrt(m) / n, where s is the noise of a count, if both classes have n / 2 rows. The sum is
-    least where m^1.5 = .4 n / s. A fifth of that: noise also moves the value, and is several times
-    greater where a class is rare.
+    least where m^1.5 = .4 n / s. Half or a fifth of that, as noise also moves the value: it is more
+    where a class is rare. If all scores lie in a part of the cells, pairs are as many as if there
+    were so many fewer cells.
     """
     n = row_count(session, _COUNT_SHARE)
     cells = (n / (12 * Allowance.left(session).cell_std)) ** (2 / 3)
+    if cells >= _ENOUGH:
+        query = row_counts(MarginalCells(sizes, _COARSE), "classes and scores in wide cells")
+        release = session.answer(query, _COUNT_SHARE)
+        std = float(np.max(release.std))
+        table = np.reshape(release.value, (sizes[0], -1))[:2]
+        least = std * math.sqrt(table.shape[1])
+        rare, other = np.sort(np.maximum(table.sum(axis=1), least))
+        rarity = math.sqrt(8) * rare * other / math.hypot(rare, other) / (rare + other)
+        squares = np.sum(np.square(table.sum(axis=0)) - 2 * std**2) / (rare + other) ** 2
+        part = 1 / (table.shape[1] * max(float(squares), 1 / table.shape[1]))
+        cells = (n * rarity / (5 * Allowance.left(session).cell_std * part)) ** (2 / 3)
     level = round(math.log2(max(cells, 1.0) / _LEVELS[0]))
     return 1 + min(max(level, 0), len(_LEVELS) - 1)
 

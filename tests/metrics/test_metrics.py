@@ -98,7 +98,7 @@ def test_cells_of_scores_are_more_where_rows_are_many_and_count_the_same_rows():
     score = rng.random(100_000)
     y = (rng.random(100_000) < score).astype(int)
     widths = []
-    for n, cells in ((100, 10), (10_000, 40), (100_000, 160)):
+    for n, cells in ((100, 10), (10_000, 80), (100_000, 320)):
         # The released number of rows would have to be a sixth off for other numbers of cells.
         found = metrics.score_histogram(y[:n], score[:n], **TWO, epsilon=1.0, random_state=n)
         stated = metrics.score_histogram(y[:n], score[:n], **TWO, bins=cells, epsilon=1.0)
@@ -107,6 +107,10 @@ def test_cells_of_scores_are_more_where_rows_are_many_and_count_the_same_rows():
         assert low <= sklearn_metrics.roc_auc_score(y[:n], score[:n]) <= high
         widths.append(high - low)
     assert widths[0] > 3 * widths[1] > 9 * widths[2]
+    # Scores close together need more cells, and a rare class bears fewer.
+    close = metrics.score_histogram(y, 0.5 + score / 20, **TWO, epsilon=1.0)
+    rare = metrics.score_histogram(y * (score > 0.97), score, **TWO, epsilon=1.0)
+    assert len(rare.edges) < len(found.edges) < len(close.edges)
     exact = {**TWO, **EXACT}
     auto, stated = (metrics.score_histogram(y, score, **exact, bins=b) for b in ("auto", 640))
     np.testing.assert_array_equal(auto.counts.value.round(), stated.counts.value.round())
