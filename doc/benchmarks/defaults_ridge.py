@@ -152,7 +152,7 @@ def measured(table, fits, epsilon, delta, relation, learned):
 
         def noted(*arguments):
             mean, error = seen(*arguments)
-            noise.append(error**2 / y.var())
+            noise.append(float(np.mean(error**2)) / y.var())
             return mean, error
 
         module._mean_of_target = noted

@@ -540,7 +540,7 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
         Parameters
         ----------
         n_samples : int, default=None
-            None: `n_samples_`.
+            None: `n_samples_`, and two rows of each class that none of them has.
         random_state : int, RandomState or None, default=None
             None: the rows that `estimator_` was trained on. Otherwise new rows are drawn.
 
@@ -556,10 +556,18 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
         if n_samples is not None:
             n = check_integer(n_samples, "n_samples", low=1)
         rng = check_random_state(self._seed if random_state is None else random_state)
-        codes = self._model.sample(max(n, 1), rng)
+        codes, t = self._model.sample(max(n, 1), rng), self.target_
         if self._selects_classes:
-            known = codes[:, self.target_] < self.domain_.sizes[self.target_] - 1
+            known = codes[:, t] < self.domain_.sizes[t] - 1
             codes = codes[known] if known.any() else codes
+        if n_samples is None and is_classifier(self.estimator):
+            # A model that does not know a class is sure that it has no rows. Of one row some models
+            # take no class.
+            classes = np.arange(self.domain_.sizes[t] - self._selects_classes)
+            absent = np.repeat(np.setdiff1d(classes, codes[:, t]), 2)
+            more = self._model.sample(absent.size, rng) if absent.size else codes[:0]
+            more[:, t] = absent
+            codes = np.concatenate([codes, more])
         return self._decoded(codes, rng)
 
     def _decoded(self, codes: NDArray, rng: Any) -> tuple[Any, NDArray]:
