@@ -30,6 +30,7 @@ WIDTHS = (1, 2, 4, 8, 12)  # of runs of bins that are held against the noise
 # the middle than what noise shows; or, where nothing is so clear, a little.
 FIRST = 1e-5, 0.01
 FURTHER = 0.003  # and for rows beyond those found, each time that some were
+_FAR = 9.0  # bins beyond the rows found, from which on that chance falls faster
 _TRIM = 3e-2  # chance that noise alone keeps the outer bins of a run; less the farther they are
 _FARTHEST = 3.0  # doublings that a bound may lie beyond the last bin with rows
 _FARTHEST_OF_FEW = 2.0
@@ -146,9 +147,11 @@ def _least_level(width: int, std: float, chance: float, *, gaussian: bool) -> fl
 @functools.lru_cache(maxsize=64)
 def _further_levels(size: int, width: int, std: float, chance: float, *, gaussian: bool) -> Floats:
     """Return what runs of this width must pass at 0, 1, ... bins beyond the rows found."""
-    # The sum of 1 / (1 + d)**3 is below 1.21. With squares noise made one bound in 5,000 more than
-    # a thousand times too wide; rows that far out are now seen where they are a fifth more.
-    log_chance = math.log(FURTHER * chance / len(WIDTHS) / 1.21) - 3.0 * np.log1p(np.arange(size))
+    # The sum of 1 / (1 + d)**2 is below 1.65. Far out chances fall faster: by squares alone noise
+    # made one bound in 5,000 more than a thousand times too wide.
+    far = 2.0 * np.log(np.maximum((1.0 + np.arange(size)) / _FAR, 1.0))
+    log_chance = math.log(FURTHER * chance / len(WIDTHS) / 1.65) - 2.0 * np.log1p(np.arange(size))
+    log_chance -= far
     return noise_level(log_chance, width, std, gaussian=gaussian)
 
 
