@@ -79,6 +79,8 @@ def is_listed(X: Any) -> bool:
 def array_of(X: Any) -> NDArray:
     """Return what numpy makes of X: objects if X has no type, which would be taken from cells."""
     typed = any(hasattr(X, name) for name in ("dtype", "typecode", "format"))
+    if not typed and hasattr(X, "__array__"):
+        return np.asanyarray(checked(np.asanyarray(X)), dtype=object)
     return np.asanyarray(X, dtype=None if typed else object)
 
 

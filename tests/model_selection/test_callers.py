@@ -243,7 +243,7 @@ ESTIMATORS = {
     "stacking classes": ("classes_", lambda: StackingClassifier([("a", nb())], nb(), cv=CV), Y),
     "stacking": ("final_estimator", lambda: StackingRegressor([("a", ridge())], cv=CV), T),
     "bagging": (
-        "several times",
+        "classes_",
         lambda: BaggingClassifier(nb().set_params(weight_bound=9.0), n_estimators=2),
         Y,
     ),
