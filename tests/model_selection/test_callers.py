@@ -85,6 +85,7 @@ from skdp import (
     DPKMeans,
     DPLogisticRegression,
     DPMinMaxScaler,
+    DPNearestCentroid,
     DPOneHotEncoder,
     DPOrdinalEncoder,
     DPRidge,
@@ -243,8 +244,8 @@ ESTIMATORS = {
     "stacking classes": ("classes_", lambda: StackingClassifier([("a", nb())], nb(), cv=CV), Y),
     "stacking": ("final_estimator", lambda: StackingRegressor([("a", ridge())], cv=CV), T),
     "bagging": (
-        "classes_",
-        lambda: BaggingClassifier(nb().set_params(weight_bound=9.0), n_estimators=2),
+        "several times",
+        lambda: BaggingClassifier(DPNearestCentroid(bounds=(0, 1), classes=[0, 1]), n_estimators=2),
         Y,
     ),
     "boosting": ("several times", lambda: AdaBoostRegressor(ridge(), n_estimators=2), T),
