@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp._docstrings import shared_texts
 from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.mixin import PrivateMixin, weighted_rows
-from skdp.core import Mean, ScaledBox, Session
+from skdp.core import Box, Mean, ScaledBox, Session
 from skdp.exceptions import warn_at_end, warn_caller
 from skdp.parameters import check_bounds, check_classes, check_size, naming
 from skdp.planning import Allowance, bounds_in, learned_before, row_count, weight_bound_in
@@ -32,6 +32,7 @@ from skdp.queries import (
     LearnedBounds,
     LearnedBox,
     OfColumn,
+    Quantiles,
     StandardBall,
     joined_box,
     label_vectors,
@@ -814,9 +815,14 @@ class TargetRegressor(
 
         Warn, and return the points, what the warning says, and bounds of columns and targets.
         """
-        query = OfColumn(width - targets, LearnedBounds(n, point=True), width)
-        box = session.answer(query, POINT_SHARE, name="point amid the targets")
-        bounds = (box.low, box.high) if target is None else target
+        bounds, name = target, "point amid the targets"
+        if target is None:
+            query = OfColumn(width - targets, LearnedBounds(n, point=True), width)
+            box = session.answer(query, POINT_SHARE, name=name)
+            points, bounds = box.middle, (box.low, box.high)
+        else:
+            query = OfColumn(width - targets, Quantiles(Box(*target), (0.5,)), width)
+            points = session.answer(query, POINT_SHARE, name=name).value[:, 0]
         low, high, *_ = self._boxed(session, columns, bounds, width, n=n, targets=targets)
         times = self._times_short(session, target, n, targets)
         if mu := self.privacy_cost(n_features=width - targets).mu:  # that of more rows
@@ -826,7 +832,7 @@ class TargetRegressor(
         text = f"{float(f'{math.ceil(times):.1e}'):,.0f}"
         note = _POINT_ALONE.format(type(self).__name__, way[0].upper() + way[1:], text)
         warn_at_end(note)  # decided by released numbers
-        return np.clip(box.middle, *(x[-targets:] for x in (low, high))), note, low, high
+        return points, note, low, high
 
     @staticmethod
     def _boxed(
