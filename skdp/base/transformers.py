@@ -681,7 +681,7 @@ def warn_of_doubtful_bounds(estimator: Any, errors: Floats, boxes: list[LearnedB
         shown = listed([str(j if names is None else names[j]) for j in doubtful])
         which = f"column {shown}" if doubtful.size == 1 else f"columns {shown}"
         bounds = "([low, ...], [high, ...])" if names is None else "{name: (low, high), ...}"
-        rows = max(boxes, key=lambda box: box.short).more_rows
+        rows = max(boxes, key=lambda box: box.needed).more_rows
         text = _DOUBTFUL.format(
             name=type(estimator).__name__,
             which=which,

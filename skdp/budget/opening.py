@@ -227,7 +227,8 @@ def _completed(
     if wrong := differences(stored, terms, facts):
         raise ValueError(
             f"The ledger {path} was made with " + "; ".join(wrong) + ". Open it with what it "
-            "was made with; another promise is another ledger, and both add up."
+            "was made with, as PrivacyBudget.open(ledger) does; another promise is another "
+            "ledger, and both add up."
         )
     new: dict[str, Any] = {name: value for name, value in facts.items() if stored[name] is None}
     if isinstance(ledger, Ledger):

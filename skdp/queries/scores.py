@@ -123,6 +123,31 @@ class NormalScores:
 
 @reviewed
 @dataclass(frozen=True, eq=False)
+class MedianScores:
+    """Negative distances of clipped rows to the medians of classes, summed over scaled columns.
+
+    - `low`, `high`, `scale` of shape (d,)
+    - `medians` of shape (K, d)
+    """
+
+    low: Floats
+    high: Floats
+    medians: Floats
+    scale: Floats
+
+    def of_rows(self, x: Floats) -> Floats:
+        """Return the scores of rows."""
+        check_width(x, self.medians.shape[1])
+        total = np.zeros((len(self.medians), len(x)))
+        columns = np.clip(x.T, self.low[:, None], self.high[:, None])
+        with np.errstate(all="ignore"):
+            for column, medians, scale in zip(columns, self.medians.T, self.scale, strict=True):
+                total -= np.abs(column - medians[:, None]) / scale
+        return _within(total)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
 class CategoryScores:
     """Sums of the logarithms of a row's categories in each class; unknown ones count nothing.
 

@@ -12,6 +12,7 @@ file, the ledger or the engine; 2, a wrong call; 3, a refused query; 4, an exhau
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,12 @@ _PARQUET = (".parquet", ".parq")
 _DUCKDB = b"DUCK"  # from the ninth byte
 _TOTAL = (5.0, 1e-5)  # of a new ledger
 _PRICE = {"epsilon": 1.0, "delta": 1e-6}
+_EXCEEDED = (
+    "the price of this query is {}, and the ledger {!r} has {} left: nothing was charged. Give a "
+    "smaller --epsilon or --delta, or use earlier answers, which stay free. The total of a ledger "
+    "cannot be raised; a new one (--ledger, --total) adds to it, which whoever is responsible for "
+    "the data decides"
+)
 
 
 def _cap(text: str) -> int | str:
@@ -70,6 +77,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="show the cost of the query, without spending anything",
     )
+    parser.add_argument("--rows-per-key", type=float, metavar="N",
+                        help="rows of a key, about, for the errors of --explain")  # fmt: skip
+    parser.add_argument(
+        "--verbose", action="store_true", help="with --explain: show the SQL of the rows, too"
+    )
     parser.add_argument("--progress", action="store_true", help="show the progress of the query")
     parser.add_argument(
         "--certificate", help="file to which the certificate of the release is written"
@@ -95,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         result = _answered(given)
     except (OSError, TypeError, ValueError, RuntimeError) as error:
-        _say(error)
+        _say(_text_of(error, given))
         for item in getattr(error, "subqueries", []):  # they are paid for
             _write(item, given.format)
         if isinstance(error, QueryRefusedError):
@@ -114,6 +126,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _ledger_of(given: Any) -> str:
+    return given.ledger or f"{given.file}.budget"
+
+
+def _text_of(error: Exception, given: Any) -> Any:
+    if not isinstance(error, BudgetExceededError) or error.remaining is None:
+        return error
+    left = loss_text(error.remaining, up=False)
+    return _EXCEEDED.format(loss_text(error.cost), _ledger_of(given), left)
+
+
 def _budget_of(given: Any) -> PrivacyBudget:
     """Return the budget of the call, and say what the caller has not stated."""
     if not Path(given.file).exists():
@@ -125,8 +148,9 @@ def _budget_of(given: Any) -> PrivacyBudget:
                     f"{given.file!r} is neither a Parquet file (.parquet) nor one of DuckDB. "
                     "pandas.read_csv(...).to_parquet(...) makes one of a CSV file"
                 )
-    path = given.ledger or f"{given.file}.budget"
-    if given.total is None and Path(path).exists():
+    path = _ledger_of(given)
+    exists = Path(path).exists()
+    if given.total is None and exists:
         budget = PrivacyBudget.open(path)
         if budget.unit != given.unit:
             raise ValueError(
@@ -135,8 +159,9 @@ def _budget_of(given: Any) -> PrivacyBudget:
             )
         return budget
     total = _TOTAL if given.total is None else given.total
-    if given.total is None:
-        _say(f"budget of all queries: {loss_text(PrivacyLoss(*total))} (--total)")
+    if not exists:
+        way = "add_or_remove_one: how many units have rows is private, too"
+        _say(f"new ledger {path!r}: {loss_text(PrivacyLoss(*total))} (--total), {way}")
     return PrivacyBudget(*total, adjacency="add_or_remove_one", unit=given.unit, ledger=path)
 
 
@@ -175,7 +200,8 @@ def _answered(given: Any) -> Answer | str:
         "max_rows_per_unit": given.max_rows_per_unit,
     }
     if given.explain:
-        return database.explain(given.query, **price)
+        text = database.explain(given.query, **price, rows_per_key=given.rows_per_key)
+        return text if given.verbose else re.sub(r"(?m)^rows: .*\n?", "", text)
     return database.sql(given.query, **price, progress=print_progress if given.progress else None)
 
 

@@ -495,7 +495,8 @@ def _errors(plan: Plan, by: Any, rows_per_key: float | None) -> list[str]:
     """Return the half widths of intervals; with private caps, for two examples of caps."""
     needs_rows = {a.kind for a in plan.aggregates} & {"mean", "variance", "std", "quantile"}
     if needs_rows and not rows_per_key:
-        return ["errors: give rows_per_key= to see how large they would be"]
+        way = "rows_per_key= (--rows-per-key on the command line)"
+        return [f"errors: give {way} to see how large they would be"]
     private = [name for name in _EXAMPLE if not isinstance(getattr(by, name), int)]
     unbounded = {a.column for a in plan.aggregates if a.column} - set(plan.bounds)
     guesses = dict.fromkeys(unbounded, (0.0, 1.0))

@@ -79,7 +79,7 @@ _TEXT = (
 )
 _NONE_SHOWN = (
     "describe: no value of columns {columns} has enough rows to be shown. State categories=, or "
-    "take a larger epsilon; with one above about 1000 also n_rows='public'"
+    "take more rows or a larger epsilon"
 )
 _UNSURE = (
     "describe: the learned bounds of columns {columns} may be far off, and with them all that is "

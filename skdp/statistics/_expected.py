@@ -40,7 +40,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 _ELSEWHERE = {
     **dict.fromkeys(
         ("median", "percentile", "quantile"),
-        "its error is one of ranks: see skdp.quantile.DPQuantile.expected_error",
+        "it is one of ranks, and depends on how close the rows lie. With public rows like the "
+        "private ones, skdp.quantile.DPQuantile(0.5).expected_error(n_samples, like=rows) says it, "
+        "and skdp.choose_epsilon(DPQuantile(0.5), error=..., n_samples=..., like=rows) inverts it",
     ),
     "mst_cost": "its error follows the smooth sensitivity, which depends on private weights",
     "query_session": "every answer states its own error, which depends on its share",

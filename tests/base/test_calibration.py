@@ -18,7 +18,13 @@ from skdp.linear_model import DPLogisticRegression
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPNearestCentroid
 from skdp.queries import TableScores, leads
-from skdp.queries.scores import CodedScoreCells, LinearScores, NormalScores, ScoreCells
+from skdp.queries.scores import (
+    CodedScoreCells,
+    LinearScores,
+    MedianScores,
+    NormalScores,
+    ScoreCells,
+)
 from tests.folding import each
 
 KINDS = [DPGaussianNB, DPNearestCentroid, DPLinearDiscriminantAnalysis]
@@ -185,11 +191,14 @@ def plain_scores(scores, row):
             if isinstance(scores, LinearScores):
                 q = float(scores.view.map(row[None])[0, j]) * float(scores.view.grid[j])
                 total += float(scores.weights[k, j]) * q
+                continue
+            x = min(max(x, float(scores.low[j])), float(scores.high[j]))
+            if isinstance(scores, MedianScores):
+                total -= abs(x - float(scores.medians[k, j])) / float(scores.scale[j])
             else:
-                x = min(max(x, float(scores.low[j])), float(scores.high[j]))
                 total += float(np.log(scores.var[k, j]))
                 total += (x - float(scores.mean[k, j])) ** 2 / float(scores.var[k, j])
-        out.append(total if isinstance(scores, LinearScores) else -0.5 * total)
+        out.append(-0.5 * total if isinstance(scores, NormalScores) else total)
     return out
 
 
@@ -202,6 +211,7 @@ def test_a_row_alone_decides_its_scores(n):
     for scores in (
         LinearScores(Box(low, high), means, rng.normal(size=2)),
         NormalScores(low, high, means, variances),
+        MedianScores(low, high, means, variances[0]),
     ):
         assert scores.of_rows(rows).tolist() == [plain_scores(scores, row) for row in rows]
 

@@ -422,9 +422,22 @@ def test_medians_of_labels_are_those_of_their_rows():
     np.testing.assert_allclose(model.centroids_, centers, atol=0.02)
     away = np.abs(clipped[:, None] - centers) / model.scale_
     assert np.mean(model.predict(X + y[:, None]) == away.sum(axis=2).argmin(axis=1)) > 0.99
-    with pytest.raises(AttributeError, match="no attribute 'predict_proba'"):
-        model.predict_proba(X)
-    assert np.isfinite(model.set_params(metric="euclidean").fit(X, y % 3).predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
+def test_nearest_centroids_are_no_worse_than_the_largest_class(metric):
+    rng = np.random.default_rng(0)
+    y = (np.arange(1000) % 5 == 0).astype(int)
+    X = rng.exponential(size=(1000, 6)) + 0.3 * y[:, None]
+    with config_context(noise="seeded"):
+        model = DPNearestCentroid(metric, classes=[0, 1], bounds=(0, 8))
+        scores = [model.set_params(random_state=s).fit(X, y).score(X, y) for s in range(10)]
+        assert min(scores) >= 0.78  # least distances to medians alone: 0.5 to 0.7
+        if metric == "manhattan":
+            with pytest.warns(UserWarning, match="only the shares of its 2 classes are predicted"):
+                model.fit(X[:60], y[:60])
+            assert (model.predict(X) == 0).all()
+            assert not hasattr(model, "centroids_")
 
 
 # --- public arithmetic ----------------------------------------------------------------------------

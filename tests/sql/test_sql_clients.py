@@ -25,14 +25,21 @@ def test_the_command_line(tmp_path, capsys):
         *("--total", "3", "1e-5", "--bounds", "x", "0", "1", "--epsilon", "2"),
     ]
     assert main([*given, QUERY, "--explain"]) == 0
-    assert "charged once: epsilon=2.0" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "charged once: epsilon=2.0" in out and "give rows_per_key= (--rows-per-key" in out
+    assert "SELECT" not in out and "add_or_remove_one" in err
+    assert main([*given, QUERY, "--explain", "--rows-per-key", "500", "--verbose"]) == 0
+    out, err = capsys.readouterr()
+    assert "half width of mean" in out and "rows: SELECT" in out and not err.count("new ledger")
     assert main([*given, QUERY, "--certificate", str(paper)]) == 0
     assert capsys.readouterr().out.startswith("n,n_low,n_high,m,m_low")
     assert json.loads(paper.read_text())["privacy"]["charged"]
     assert main([*given, "--epsilon", "0.1", QUERY, "--progress"]) == 0
     assert "2/2 done" in capsys.readouterr().err
     assert main([*given, QUERY]) == 4
-    assert "budget" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "price of this query is epsilon=2.0" in err and "smaller --epsilon" in err
+    assert not [word for word in ("DPGroupBy", "pipeline", "budget.") if word in err]
     assert main([*given, "SELECT MAX(x) FROM rows"]) == 3
     assert "MAX(x) would show the value of one row" in capsys.readouterr().err
     assert main([str(tmp_path / "none.parquet"), *given[1:], QUERY]) == 1

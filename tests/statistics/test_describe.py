@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -180,6 +181,16 @@ def test_it_warns_where_rows_are_too_few():
     enough = 1.3 * float(str(caught[0].message).split()[-1]) / len(few)
     with warnings.catch_warnings(action="error"):
         skdp.describe(few, epsilon=enough, bounds=(0, 1e5))
+
+
+def test_as_many_rows_as_it_asks_for_are_enough():
+    rng = np.random.default_rng(0)
+    with pytest.warns(UserWarning, match="rows are too few") as caught:
+        skdp.describe(pd.DataFrame(rng.normal(size=(1500, 6))), epsilon=1.0, delta=0.0)
+    rows = int(re.search(r"\(about ([0-9,]+)\)", str(caught[0].message))[1].replace(",", ""))
+    with warnings.catch_warnings(action="ignore"):
+        look = skdp.describe(pd.DataFrame(rng.normal(size=(rows, 6))), epsilon=1.0, delta=0.0)
+    assert np.isnan(look.numbers["mean"].std).sum() <= 2  # half as many: all of them
 
 
 def test_text_of_one_person_is_not_shown(table):

@@ -367,7 +367,9 @@ class LearnedBox:
     - `n`: Number of rows, public or released; at least 1.
     - `ends`: Of each column, the low and the high side; empty where only a point amid the rows, or
       one box for all columns, was learned.
-    - `short`: Errors ask for so many times the rows, or epsilon; 1 where there are enough.
+    - `short`: With all of the allowance errors would ask for so many times the rows, or epsilon; 1
+      where there are enough.
+    - `needed`: The same with the share that was given, for errors of most columns.
     """
 
     low: Floats
@@ -382,20 +384,21 @@ class LearnedBox:
     n: float
     ends: tuple[tuple[End, End], ...] = ()
     short: float = 1.0
+    needed: float = 1.0
 
     @property
     def why_no_error(self) -> str:
         """What to do where errors are NaN."""
-        if self.short > 1.0:
+        if self.needed > 1.0:
             return f"rows are too few for this epsilon. State bounds=, or {self.more_rows}"
         return "rows that are too few to be seen may lie far from the others. State bounds="
 
     @property
     def more_rows(self) -> str:
         """How much more errors ask for; "" where there is enough."""
-        if self.short <= 1.0:
+        if self.needed <= 1.0:
             return ""
-        times = math.ceil(10.0 * self.short - 1e-6) / 10.0
+        times = math.ceil(10.0 * self.needed - 1e-6) / 10.0
         rows = float(f"{times * self.n:.1e}")
         if times > 100.0:  # beside so few rows their number itself is noise
             return f"use about {rows:,.0f} rows, or an epsilon larger in proportion"
@@ -555,8 +558,8 @@ def joined_box(parts: Sequence[LearnedBox | None], low: Floats, high: Floats) ->
     known = np.repeat([part is not None for part in parts], [box.low.size for box in boxes])
     middle = np.where(known, of_all("middle"), low / 2 + high / 2)
     sound = np.concatenate([box.sound for box in boxes])
-    short = max(box.short for box in boxes)
-    return LearnedBox(low, high, middle, **weights, **counts, sound=sound, n=n, short=short)
+    short = {name: max(getattr(box, name) for box in boxes) for name in ("short", "needed")}
+    return LearnedBox(low, high, middle, **weights, **counts, sound=sound, n=n, **short)
 
 
 def box_for_all(box: LearnedBox, mode: str, d: int, n: float) -> LearnedBox:

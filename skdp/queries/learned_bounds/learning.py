@@ -213,11 +213,18 @@ def plan_learning(
     )
 
 
-def _short(n: float, d: int, level: float, adjacency: str, *, pure: bool) -> float:
-    """Return about how many times the rows, or epsilon, errors ask for; 1 if there are enough."""
+def _short(
+    n: float, d: int, level: float, adjacency: str, *, pure: bool, most: Fraction | None = None
+) -> float:
+    """Return about how many times the rows, or epsilon, errors ask for; 1 if there are enough.
+
+    With a share `most`, so many that errors are known of most columns, which are counted once.
+    """
     times = 1.0
     while times < 1e5:
         plan = plan_learning(n * times, d, level, adjacency, pure=pure)
+        if most is not None:
+            plan = changed(plan.within(most, d=d), doubt=Fraction(0))
         if plan.sure and plan.visible <= _VISIBLE and plan.mode == "columns":
             break
         times *= 1.05
@@ -860,8 +867,11 @@ class LearnedBounds(Measurement):
             box = _audited(table, meter, image, box, plan.audit)
         else:
             box = changed(box, sound=np.zeros(d, dtype=bool))
-        short = _short(n, width, level, table.relation, pure=meter.pure)
-        return changed(box_within_types(box, columns, ranges, n), short=short)
+        asked = n, width, level, table.relation
+        short = needed = _short(*asked, pure=meter.pure)
+        if audit:
+            needed = _short(*asked, pure=meter.pure, most=most)
+        return changed(box_within_types(box, columns, ranges, n), short=short, needed=needed)
 
 
 _FARTHEST = 1e150  # of a row's distance in one column: 8192 squares of it have a finite sum
