@@ -202,8 +202,9 @@ def evaluate_by(
         probability of the second class less the share of its rows (of several classes: the mean
         probability of the predicted class less the accuracy). Of a regressor ``"mean_error"``, of
         predictions less targets, and ``"absolute_error"``. Of a synthetic table ``"count_error"``,
-        the number of its rows less that of X, with its rows scaled so that the groups shown have as
-        many together as the noisy counts say of X. And ``"count"``, the number of rows.
+        the number of its rows less that of X; its rows are scaled so that the groups (those whose
+        count has a standard error) have as many together as their noisy counts say of X. And
+        ``"count"``, the number of rows.
 
     Raises
     ------
@@ -287,7 +288,8 @@ def evaluate_by(
         if own.size and synthetic and not own.any():
             warnings.warn(_NO_MATCH, stacklevel=outside_level())
         counts = metrics["count"]
-        scaled = counts.sum() * (own / max(float(own.sum()), 1.0))
+        known = np.isfinite(counts.std)  # of a learned group that just showed, it is not
+        scaled = counts[known].sum() * (own / max(float(own[known].sum()), 1.0))
         metrics = {"count_error": (scaled - counts).labelled(counts.labels)} | metrics
     return GroupEvaluation(metrics, by_group.privacy_)
 

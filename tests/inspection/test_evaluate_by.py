@@ -153,6 +153,10 @@ def test_synthetic_counts():
     tripled = evaluate_by(thrice, X, by="region", **options)["count_error"]
     np.testing.assert_allclose(tripled, expected, atol=8)
     assert tripled.sum().value == pytest.approx(0.0, abs=1e-6)
+    few = X.assign(region=["east"] * (len(X) - 10) + ["far"] * 10)  # too few for an error
+    learned = evaluate_by(few, few, by="region", **{**options, "keys": "private"})
+    known, expected = (np.isfinite(learned[name].std) for name in ("count_error", "count"))
+    assert known[0] and np.array_equal(known, expected)
     release = DPMarginalSynthesizer(epsilon=20.0, delta=1e-6, budget=budget).fit(X)
     evaluation = evaluate_by(release, X, by="region", **options)
     assert np.all(np.abs(evaluation["count_error"].value) < 30)
