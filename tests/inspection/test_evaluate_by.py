@@ -154,7 +154,8 @@ def test_synthetic_counts():
     np.testing.assert_allclose(tripled, expected, atol=8)
     assert tripled.sum().value == pytest.approx(0.0, abs=1e-6)
     few = X.assign(region=["east"] * (len(X) - 10) + ["far"] * 10)  # too few for an error
-    learned = evaluate_by(few, few, by="region", **{**options, "keys": "private"})
+    own = PrivacyBudget(5.0, 1e-6)
+    learned = evaluate_by(few, few, by="region", epsilon=5.0, budget=own)
     known, expected = (np.isfinite(learned[name].std) for name in ("count_error", "count"))
     assert known[0] and np.array_equal(known, expected)
     release = DPMarginalSynthesizer(epsilon=20.0, delta=1e-6, budget=budget).fit(X)
