@@ -39,6 +39,7 @@ from skdp import preprocessing as ours
 from skdp.base import CallContext, check_without_rows
 from skdp.base.leaks import has_price, is_search, learns_nothing
 from skdp.budget import PrivacyBudget
+from skdp.budget.budget import not_a_budget
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
@@ -586,7 +587,7 @@ def make_private(
     """
     epsilon = check_positive(epsilon, "epsilon")
     if not (budget is None or isinstance(budget, PrivacyBudget)):
-        raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}")
+        raise not_a_budget(budget)
     stated = {"bounds": bounds, "classes": classes, "target_bounds": target_bounds}
     stated["categories"] = categories
     for name, value in stated.items():

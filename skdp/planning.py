@@ -27,6 +27,7 @@ from skdp.core import (
     check_allowance,
     moved_by,
 )
+from skdp.exceptions import warn_at_end
 from skdp.loss.conversions import pure_epsilon_from_mu, pure_part
 from skdp.parameters import PRIVATE, BoundsWithRisk
 
@@ -40,6 +41,10 @@ __all__ = [
 
 _WEIGHT_SHARE = 0.2  # of the allowance, at most, for a bound of weights
 _LEAST_WEIGHT, _LARGEST_WEIGHT = 1e-150, 1e150  # if a bound is learned
+_NO_WEIGHTS = (
+    "the learned bound of sample_weight is the least that there is (weight_bound_): hardly any "
+    "weight is above 0. Weights below 0 count as 0; state weight_bound, or leave weights out"
+)
 LEARNING_SHARE = 0.5  # of the allowance, at most, for bounds that only say where rows are
 
 _OF_LEARNING = 0.6  # of the allowance: a typical part of one count
@@ -289,7 +294,10 @@ def weight_bound_in(session: Session, stated: Any, column: int | None = None) ->
     weights = ("weights", None) if column is None else (column, column + 1)
     query = OfColumn(weights[0], learning, weights[1])
     box = session.answer(query, _WEIGHT_SHARE)
-    return float(np.clip(box.high[0], _LEAST_WEIGHT, _LARGEST_WEIGHT))
+    bound = float(np.clip(box.high[0], _LEAST_WEIGHT, _LARGEST_WEIGHT))
+    if bound == _LEAST_WEIGHT:  # released, so that a warning reveals nothing more
+        warn_at_end(_NO_WEIGHTS)
+    return bound
 
 
 def bounds_in(

@@ -22,7 +22,7 @@ from skdp._config import noise_is_seeded, uncounted_fits_are_allowed
 from skdp.base.callers import warn_of_callers
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import ambient_budget, check_counted
-from skdp.budget.budget import StandInBudget
+from skdp.budget.budget import StandInBudget, not_a_budget
 from skdp.core import PRIVATE_ROWS, PrivacyCertificate, Session, Unit, open_session
 from skdp.loss.conversions import check_delta, check_positive, exact, round_down
 from skdp.parameters import Integers, check_parameter
@@ -205,8 +205,7 @@ class CallContext:
                     f"delta must be 0, or at least {SMALLEST_DELTA:g}, got {self.delta!r}"
                 )
             if not (self.budget is None or isinstance(self.budget, PrivacyBudget)):
-                kind = type(self.budget).__name__
-                raise TypeError(f"budget must be a PrivacyBudget or None, got {kind}")
+                raise not_a_budget(self.budget)
             if isinstance(self.random_state, int) and abs(self.random_state) > 10**1000:
                 raise ValueError("random_state must have at most 1000 digits")
             check_parameter(

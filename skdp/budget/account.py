@@ -29,6 +29,11 @@ _LEFT = (
     "cannot be raised."
 )
 
+_NO_DELTA = (
+    "delta=0 (pure noise), and with it the classes, categories or keys, if the fit would learn "
+    "them. To learn them, make the budget with a larger delta"
+)
+
 _DRY: ContextVar[bool] = ContextVar("a dry run", default=False)
 # What is charged for, and whether names of releases may quote literals.
 _WHAT: ContextVar[tuple[str, bool]] = ContextVar("what is charged for", default=("", True))
@@ -256,7 +261,7 @@ class Account:
         if cost.epsilon > remaining.epsilon:
             return f"The epsilon and delta do not fit: state smaller ones. {_LEFT}"
         least = f"a smaller delta, {rounded_amount(remaining.delta, up=False)!r} at most"
-        way = least if remaining.delta else "delta=0 (pure noise)"
+        way = least if remaining.delta else _NO_DELTA
         return f"The delta does not fit: state {way}. {_LEFT}"
 
     def _separate_hint(self, cost: Cost) -> str:

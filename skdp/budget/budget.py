@@ -14,6 +14,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 from joblib.hashing import Hasher
@@ -64,6 +65,13 @@ def _unpickle(*values: Any) -> PrivacyBudget:
     budget = PrivacyBudget._attach(Handle.from_state(state), note)
     budget._account.tokens |= dict.fromkeys(tokens)
     return budget
+
+
+def not_a_budget(value: Any) -> TypeError:
+    """Return the error for a `budget` that is none."""
+    hint = "; a number, such as a share of budget.split, goes into epsilon=, beside budget="
+    kind = f"{type(value).__name__}{hint if isinstance(value, Real) else ''}"
+    return TypeError(f"budget must be a PrivacyBudget or None, got {kind}")
 
 
 class PrivacyBudget:
@@ -472,9 +480,10 @@ class PrivacyBudget:
         Returns
         -------
         shares : dict of str to float
-            An epsilon for each name. Their decimal sum is exactly what remains, unless weights
-            differ by more than nine digits. Under "gdp" and "zcdp", the shares are for Gaussian
-            fits at ``remaining.delta``, which add up to less than the sum of their epsilons.
+            An epsilon for each name, to be passed as ``epsilon=`` beside ``budget=``. Their decimal
+            sum is exactly what remains, unless weights differ by more than nine digits. Under "gdp"
+            and "zcdp", the shares are for Gaussian fits at ``remaining.delta``, which add up to
+            less than the sum of their epsilons.
 
         Raises
         ------

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import euclidean_distances
 
-from skdp.core import Session
+from skdp.core import Session, public_generator
 from skdp.planning import Allowance
 from skdp.queries import BoxTree, ColumnBox, Projection, Tree
 from skdp.user_code import suppress_warnings
@@ -64,7 +64,7 @@ class PublicBox:
 
 @dataclass(frozen=True)
 class Clustering:
-    """Results of a fit: centers (k, d), counts (k,), residuals (d,) and their errors.
+    """Results of a fit: centers (k, d), counts (k,), residuals (d,) and errors of these.
 
     They become the attributes of `DPKMeans`, which describes them.
     """
@@ -73,7 +73,8 @@ class Clustering:
     center_std: Floats
     noise_std: Floats
     counts: Floats
-    count_std: float
+    count_std: Floats
+    count_noise: float
     residuals: Floats
     n_iter: int = 1
 
@@ -98,6 +99,7 @@ class Clustering:
 # and the negative part alike. The two have different signs, so only the larger counts.
 
 _DRAWS = 2**14  # points that stand for all rows
+_DRAWN = 2**12  # rows drawn about centres
 _TINY = float(np.finfo(float).tiny)
 
 
@@ -198,23 +200,24 @@ class Leaves:
         weights = np.repeat(np.maximum(self.rows[known], 0.0) / per_leaf, per_leaf)
         return points.reshape(-1, d), end.reshape(-1, d), weights
 
-    def moved(self, before: Floats, after: Floats) -> Floats:
-        """Estimate how far means of rows move when centres move: points are assigned twice."""
+    def moved(self, before: Floats, after: Floats) -> tuple[Floats, Floats]:
+        """Estimate how means (k, d) and counts (k,) of rows change when centres move."""
         uncut = (np.ptp(self.low, axis=0) == 0) & (np.ptp(self.high, axis=0) == 0)
-        largest = np.zeros_like(after)
+        largest, most = np.zeros_like(after), np.zeros(len(after))
         uniform, ends, weights = self._points()
         # In a column that is not cut, rows may be uniform or at both ends: the larger move counts.
         for points in (uniform, np.where(uncut, ends, uniform)) if uncut.any() else (uniform,):
             old, new = _nearest(points, before), _nearest(points, after)
+            came, went = (np.bincount(x, weights, len(after)) for x in (new, old))
+            most = np.maximum(most, np.abs(came - went))
             change = np.flatnonzero(old != new)
             total = np.zeros_like(after)
             # Distances have no sign, so that rows that come and rows that go cannot cancel.
             for group in (old[change], new[change]):
                 distance = np.abs(points[change] - after[group])
                 np.add.at(total, group, distance * weights[change, None])
-            size = np.bincount(new, weights=weights, minlength=len(after))
-            largest = np.maximum(largest, total / np.maximum(size, 1.0)[:, None])
-        return largest
+            largest = np.maximum(largest, total / np.maximum(came, 1.0)[:, None])
+        return largest, most
 
 
 def _irrational(d: int) -> Floats:
@@ -257,10 +260,11 @@ class FromLeaves:
         most, std = self.leaves.most_lost(at, units / self.unit, radius)
         return self.unit * most, self.unit * std
 
-    def moved(self, before: Floats, after: Floats) -> Floats:
-        """Estimate how far means of rows move when centres move from `before` to `after`."""
+    def moved(self, before: Floats, after: Floats, sizes: Floats) -> tuple[Floats, Floats]:
+        """Estimate how means (k, d) and counts (k,) change when centres move."""
         old, new = ((centers - self.middle) / self.unit for centers in (before, after))
-        return self.unit * self.leaves.moved(old, new)
+        means, counts = self.leaves.moved(old, new)
+        return self.unit * means, counts
 
 
 # --- without leaves ------------------------------------------------------------------------------
@@ -296,9 +300,21 @@ class FromSquares:
             most = np.maximum(most, np.minimum(np.minimum(ends, far * weight), average))
         return most, np.zeros_like(centers)
 
-    def moved(self, before: Floats, after: Floats) -> Floats:
-        """Return the length of the step; 0 for one centre, which has all rows."""
-        return np.abs(after - before) * (len(after) > 1)
+    def moved(self, before: Floats, after: Floats, sizes: Floats) -> tuple[Floats, Floats]:
+        """Return the length of the step, and how many rows around `before` it may reassign.
+
+        Both are 0 for one centre, which has all rows.
+        """
+        if len(after) == 1:
+            return np.zeros_like(after), np.zeros(len(after))
+        rng, total = public_generator(b"moved"), float(sizes.sum())
+        group = rng.choice(len(sizes), _DRAWN, p=sizes / total)
+        rows = self.box.clip(rng.normal(before[group], self.rms))
+        old, new = _nearest(rows, before), _nearest(rows, after)
+        # The true rows have another shape: those that come and those that go may not cancel.
+        reassigned = np.concatenate([pair[old != new] for pair in (old, new)])
+        drawn = np.bincount(reassigned, minlength=len(after)).astype(np.float64)
+        return np.abs(after - before), drawn * (total / _DRAWN)
 
 
 # --- the tree -------------------------------------------------------------------------------------

@@ -93,8 +93,10 @@ _SQUARES_NOISE = 0.01
 _HARDLY_CUT = 0.4  # half widths: of rows that are uniform over the bounds, 0.58
 _SQUARES_USELESS = 0.03
 _NEXT_STEP = 1.0  # length of a further step, as a part of the last one
+_NEXT_COUNT = 2.0  # change of a count by a further step of "lloyd", in changes by the last one
 _OWN_SIGNAL = 0.1  # weight of a centre's own step in its signal; the others have the remainder
 _SHRUNK = 0.7  # of the bias of shrinking, where bounds are learned
+_OTHER_SHAPE = 1.25  # times as many rows may change their centre as of points that stand for them
 _UPDATE = 2.0  # standard errors that a noisy count needs before its centre moves
 
 
@@ -187,12 +189,14 @@ def _refine_by_plan(
     least, most = _RESIDUALS
     units = column_units(np.clip(rms, least * box.half, most * box.half))
     radius = min(reach, _largest_radius(box, units))
-    share = session.remaining / steps
+    share, before = session.remaining / steps, None
     for _ in range(steps):
         result = _refine(session, box, centers, units, radius, share, n, n_std, errors)
-        centers = result.centers
+        centers, last, before = result.centers, before, result.counts
+    # As many rows may change their centre in the last step as did in the one before.
+    std = result.count_std if last is None else np.hypot(result.count_std, result.counts - last)
     shown = np.where(most_rms <= _RESIDUAL_SHOWN * rms, rms, np.nan)
-    return replace(result, n_iter=steps, residuals=shown)
+    return replace(result, n_iter=steps, residuals=shown, count_std=std)
 
 
 def _trust(steps: Floats, noise: Floats, clear: NDArray[np.bool_], most: Floats) -> Floats:
@@ -236,7 +240,8 @@ def _refine(
     total_step, std = sums.value / scale, np.asarray(sums.std) / scale
     clear = counts.value > max(_UPDATE * float(counts.std), 0.5)
     error = noises = np.tile(box.half, (len(centers), 1))
-    moved = centers
+    moved, sizes = centers, np.maximum(counts.value, 0.0)
+    reassigned = np.zeros(len(centers))
     if clear.any():
         size = np.where(clear, np.minimum(counts.value, most), 1.0)
         total = min(float(size[clear].sum()), most)
@@ -255,7 +260,8 @@ def _refine(
         alone = np.hypot(std * length, offset * float(counts.std)) / size[:, None]
         noises = np.where(clear[:, None], np.minimum(alone, box.half), noises)
         # The bias of shrinking, and of rows that change their centre.
-        bias, moves = offset - step, errors.moved(centers, moved)
+        bias = offset - step
+        moves, reassigned = errors.moved(centers, moved, sizes)
         if errors.learned:
             # Where bounds are learned, no bound on what they hide is a theorem, and errors are what
             # was seen of them. Shrinking withholds noise, too. A count may be too large by two
@@ -269,8 +275,9 @@ def _refine(
             # The bias of clipping is no noise: half of its bound, so that two errors cover it.
             total_error += lost / 2
         error = np.where(clear[:, None], np.minimum(total_error, box.half), error)
-    sizes = np.maximum(counts.value, 0.0)
-    return Clustering(moved, error, noises, sizes, float(counts.std), np.full(d, np.nan))
+    count_noise, unknown = float(counts.std), np.full(d, np.nan)
+    count_std = np.hypot(count_noise, _OTHER_SHAPE * reassigned)
+    return Clustering(moved, error, noises, sizes, count_std, count_noise, unknown)
 
 
 # --- the mean and nothing else -----------------------------------------------------------------
@@ -324,7 +331,10 @@ def at_one_point(
     """Return a clustering whose centres coincide, each with an equal part of the n rows."""
     centers, stds, noise = (np.tile(v, (n_clusters, 1)) for v in (center, std, noise_std))
     counts, unknown = np.full(n_clusters, n / n_clusters), np.full(center.size, np.nan)
-    return Clustering(centers, stds, noise, counts, n_std / n_clusters, unknown)
+    count_noise = n_std / n_clusters
+    # Of centres that coincide, the first is the nearest to every row.
+    count_std = np.full(n_clusters, count_noise if n_clusters == 1 else np.nan)
+    return Clustering(centers, stds, noise, counts, count_std, count_noise, unknown)
 
 
 def mean_error(box: PublicBox, allowance: Allowance, n: int) -> float:
@@ -488,6 +498,7 @@ def _fit_lloyd(session: Session, box: PublicBox, n_clusters: int, max_iter: int)
     share = session.remaining / max_iter
     units = column_units(box.half)
     radius = _diagonal(box, units)
+    sizes = np.full(n_clusters, np.nan)
     for step in reported_steps(max_iter):
         query = _residual_sums(box, centers, units, radius, 0.45)
         counts, sums = session.answer(query, share, name=f"iteration {step + 1}")
@@ -499,9 +510,11 @@ def _fit_lloyd(session: Session, box: PublicBox, n_clusters: int, max_iter: int)
         # A further step would move a centre by about as much as this one.
         error = np.minimum(np.hypot(noise, _NEXT_STEP * (moved - centers)), box.half)
         error, noise = (np.where(clear, std, box.half) for std in (error, noise))
-        centers = moved
-    sizes, unknown = np.maximum(counts.value, 0.0), np.full(d, np.nan)
-    return Clustering(centers, error, noise, sizes, float(counts.std), unknown, max_iter)
+        centers, last, sizes = moved, sizes, np.maximum(counts.value, 0.0)
+    # After one step nothing shows how many rows change their centre.
+    count_noise, unknown = float(counts.std), np.full(d, np.nan)
+    count_std = np.hypot(count_noise, _NEXT_COUNT * (sizes - last))
+    return Clustering(centers, error, noise, sizes, count_std, count_noise, unknown, max_iter)
 
 
 # --- the choice of steps -----------------------------------------------------------------------

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from skdp._config import noise_is_seeded
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget import exact as as_charged
-from skdp.budget.budget import StandInBudget
+from skdp.budget.budget import StandInBudget, not_a_budget
 from skdp.budget.reading import warn_of_delta
 from skdp.core import noise as samplers
 from skdp.core.certificate import PrivacyCertificate, ReleaseRecord
@@ -180,7 +180,7 @@ class PrivacyFilter:
     ) -> None:
         if not (budget is None or type(budget) in (PrivacyBudget, StandInBudget)):
             # A class of the caller's would decide by itself what it charges.
-            raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}")
+            raise not_a_budget(budget)
         if budget is not None and budget.unit != unit:
             # `skdp.base` says it with a way out.
             raise ValueError(f"{estimator}: the budget's unit is {budget.unit!r}, not {unit!r}")

@@ -329,10 +329,11 @@ class _Columns:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Noisy numbers of rows of the clusters, and the noise of each."""
+    """Noisy numbers of rows of the clusters, their standard errors, and the noise of each."""
 
     counts: Floats
-    std: float
+    std: Floats
+    noise: float
 
 
 @shared_texts
@@ -350,14 +351,16 @@ class ClusterTable:
         Standard errors; NaN where they are not known.
     counts : ndarray of shape (n_clusters,)
         Noisy numbers of rows; NaN if they were not released.
-    counts_std : float
+    counts_std : ndarray of shape (n_clusters,)
+        Their standard errors, of the rows that ``predict`` puts into each cluster; NaN where they
+        are not known.
     """
 
     columns: list[str]
     values: Floats
     std: Floats
     counts: Floats
-    counts_std: float
+    counts_std: Floats
 
     def __str__(self) -> str:
         return str(self.to_frame())
@@ -372,7 +375,7 @@ class ClusterTable:
         """
         import pandas as pd
 
-        counts = np.full(len(self.counts), self.counts_std) if std else self.counts
+        counts = self.counts_std if std else self.counts
         frame = pd.DataFrame(self.std if std else self.values, columns=self.columns)
         frame.insert(0, "count", counts, allow_duplicates=True)
         return frame.rename_axis("cluster")
@@ -382,7 +385,7 @@ class ClusterTable:
         for i, count in enumerate(self.counts):
             pairs = zip(self.values[i].tolist(), self.std[i].tolist(), strict=True)
             cells = [_with_error(value, error) for value, error in pairs]
-            rows.append((str(i), _with_error(float(count), float(self.counts_std)), *cells))
+            rows.append((str(i), _with_error(float(count), float(self.counts_std[i])), *cells))
         return html_table(("cluster", "count", *map(str, self.columns)), rows)
 
 
@@ -406,9 +409,10 @@ def cluster_table(pipeline: Any) -> ClusterTable:
     **Privacy.** Nothing is charged: the table is computed from fitted attributes, and takes no
     rows. (``df.groupby(pipeline.predict(df)).mean()`` would be exact, and counted by nobody.)
 
-    Standard errors are those of `DPKMeans`, mapped back. They are NaN where a step loses what they
-    would need: components that were dropped, bins and ranks. Columns that were not selected are
-    NaN.
+    Standard errors are those of `DPKMeans`, mapped back: means and counts are of the rows, clipped
+    to its `bounds_`, that ``predict`` puts into a cluster. They are NaN where a step loses what
+    they would need: components that were dropped, bins and ranks. Columns that were not selected
+    are NaN.
 
     Behind an imputer, means are of the cells with a value. With ``add_indicator=True`` the cells
     that were filled are taken out. Else the values are means of filled columns, and their errors
@@ -436,12 +440,16 @@ def cluster_table(pipeline: Any) -> ClusterTable:
     errors = getattr(last, "cluster_centers_std_", None)
     std = np.full(centers.shape, np.nan) if errors is None else np.array(errors, dtype=np.float64)
     columns = _Columns(_input_names(last, centers.shape[1]), centers, std)
-    counts = np.array(getattr(last, "cluster_counts_", np.full(len(centers), np.nan)), np.float64)
-    noise = float(getattr(last, "cluster_counts_std_", np.nan))
+    unknown = np.full(len(centers), np.nan)
+    counts, counts_std = (
+        np.array(getattr(last, f"cluster_counts_{name}", unknown), dtype=np.float64)
+        for name in ("", "std_")
+    )
+    noise = float(getattr(last, "cluster_counts_noise_std_", np.nan))
     # Weights are no rows, and of users other steps may have used other rows.
     of_rows = getattr(last, "weight_bound_", None) is None
     of_rows &= getattr(getattr(last, "privacy_", None), "max_rows_per_unit", None) is None
-    sizes = _Sizes(counts, noise if of_rows else np.nan)
+    sizes = _Sizes(counts, counts_std, noise if of_rows else np.nan)
     for i in range(len(steps) - 2, -1, -1):
         name, step = steps[i]
         if step is None or isinstance(step, str):
@@ -452,7 +460,7 @@ def cluster_table(pipeline: Any) -> ClusterTable:
             kind = type(step).__name__
             text = _NO_WAY_BACK.format(step=name, name=kind, behind=i + 1)
             raise ValueError(text) from None
-    return ClusterTable(columns.names, columns.values, columns.std, counts, noise)
+    return ClusterTable(columns.names, columns.values, columns.std, counts, counts_std)
 
 
 class _NoWayBack(Exception):
@@ -535,7 +543,7 @@ def _before_filling(step: Any, names: list[str], columns: _Columns, sizes: _Size
         seen, seen_std = (
             getattr(step, name, np.full(d, np.nan)) for name in ("counts_", "counts_std_error_")
         )
-        noise = np.hypot(seen_std, sizes.std * np.sqrt(len(sizes.counts)))
+        noise = np.hypot(seen_std, sizes.noise * np.sqrt(len(sizes.counts)))
         missing = np.maximum(sizes.counts.sum() - seen, 0.0) + 2.0 * noise
         share = missing / np.maximum(sizes.counts - 2.0 * sizes.std, 1.0)[:, None]
         share = np.where(share < 0.5, share, np.nan)

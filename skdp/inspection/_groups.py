@@ -36,7 +36,7 @@ _NAMES = {
     "calibration_gap": "predicted probability less share of rows",
     "mean_error": "mean of prediction less target",
     "absolute_error": "mean absolute error",
-    "count_error": "synthetic less private rows",
+    "count_error": "synthetic rows, scaled, less private rows",
     "count": "rows",
 }
 _UNKNOWN = (
@@ -202,7 +202,9 @@ def evaluate_by(
         probability of the second class less the share of its rows (of several classes: the mean
         probability of the predicted class less the accuracy). Of a regressor ``"mean_error"``, of
         predictions less targets, and ``"absolute_error"``. Of a synthetic table ``"count_error"``,
-        the number of its rows less that of X. And ``"count"``, the number of rows.
+        the number of its rows less that of X; its rows are scaled so that the groups (those whose
+        count has a standard error) have as many together as their noisy counts say of X. And
+        ``"count"``, the number of rows.
 
     Raises
     ------
@@ -286,7 +288,9 @@ def evaluate_by(
         if own.size and synthetic and not own.any():
             warnings.warn(_NO_MATCH, stacklevel=outside_level())
         counts = metrics["count"]
-        metrics = {"count_error": (-counts + own).labelled(counts.labels)} | metrics
+        known = np.isfinite(counts.std)  # of a learned group that just showed, it is not
+        scaled = counts[known].sum() * (own / max(float(own[known].sum()), 1.0))
+        metrics = {"count_error": (scaled - counts).labelled(counts.labels)} | metrics
     return GroupEvaluation(metrics, by_group.privacy_)
 
 
@@ -350,12 +354,10 @@ def _equal(y: NDArray, labels: NDArray) -> NDArray[np.float64]:
     return np.array([cell_key(cell) == cell_key(label) for cell, label in pairs], dtype=np.float64)
 
 
-def _synthetic_groups(model: Any, names: list[str], by: Any) -> Mapping[Any, float]:
-    """Return how many synthetic rows each group has, scaled to the fitted number of rows."""
+def _synthetic_groups(model: Any, names: list[str], by: Any) -> Mapping[Any, int]:
+    """Return how many synthetic rows each group has."""
     rows = getattr(model, "database_", model)
     if not hasattr(rows, "columns") and not hasattr(rows, "column_names"):
         raise TypeError(_UNKNOWN.format(type(model).__name__))
     columns = [np.asarray(rows[name]).tolist() for name in names]
-    counts = Counter(columns[0] if len(columns) == 1 else zip(*columns, strict=True))
-    times = float(getattr(model, "n_samples_", len(columns[0]))) / max(len(columns[0]), 1)
-    return {group: times * count for group, count in counts.items()}
+    return Counter(columns[0] if len(columns) == 1 else zip(*columns, strict=True))

@@ -597,8 +597,9 @@ def private_train_test_split(
     budget : PrivacyBudget
         Charged at this call, for both parts.
     epsilon, delta : float, float or None
-        The allowance of each part, for everything that is fitted, scored or asked on it. None: all
-        of delta that the budget has left; 0 under accountants other than "basic".
+        The allowance of each part, for everything that is fitted, scored or asked on it. None: half
+        of the budget's delta, or of what is left of it where that is less; the remainder is for
+        other fits on the whole table. 0 under accountants other than "basic".
     test_size : float, default=0.25
         Share of the rows (of the units, with `groups`) in the test part; between 0 and 1.
     groups : array-like of shape (n_samples,), default=None
@@ -656,8 +657,10 @@ def private_train_test_split(
             "a budget with a unit needs groups, the ids of the units; any other refuses them"
         )
     if delta is None:
-        delta = float(budget.remaining.delta) if budget.accountant == "basic" else 0.0
-        delta *= 1.0 if budget.unit is None or budget.adjacency != REPLACE else 0.0
+        delta, left = budget.delta / 2, budget.remaining.delta
+        delta = delta if left > delta else left / 2
+        doubled = budget.unit is not None and budget.adjacency == REPLACE
+        delta = 0.0 if doubled or budget.accountant != "basic" else delta
     by_position = budget.adjacency == REPLACE and budget.unit is None
     n = rows_in(X)
     if any(len(side) != n for side in (y, groups) if side is not None):

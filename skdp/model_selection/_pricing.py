@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state
 from skdp.base.leaks import has_price, is_halving, is_search, scorers_in, steps_of, what_it_does
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ambient_budget, ledger_of
+from skdp.budget.budget import not_a_budget
 from skdp.loss.accountants import ACCOUNTANTS
 from skdp.loss.charge import total
 from skdp.model_selection._folds import (
@@ -134,7 +135,7 @@ class Pricer:
 
     def __init__(self, n_samples: int | None, groups: Any, budget: Any) -> None:
         if not (budget is None or isinstance(budget, PrivacyBudget)):
-            raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}")
+            raise not_a_budget(budget)
         self.n_samples = check_parameter(n_samples, "n_samples", None, Integers(1, 2**40))
         self.groups = groups
         self.budget = budget

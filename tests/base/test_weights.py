@@ -117,6 +117,8 @@ def test_a_bound_of_weights_is_learned_for_a_fifth_of_the_allowance(kind, relati
     assert made.weight_bound_ is None
     nothing = fitted(kind, X, np.zeros(4000), weight_bound="private")  # which is no error
     assert nothing.weight_bound_ > 0
+    with pytest.warns(UserWarning, match="hardly any weight is above 0"):
+        fitted(kind, X, -np.ones(4000), weight_bound="private")
 
 
 def test_weights_of_columns_with_missing_cells_are_refused():

@@ -242,6 +242,11 @@ def test_nothing_of_a_budget_can_be_replaced_by_something_that_charges_less():
     ):
         with pytest.raises(TypeError, match="budget must be a PrivacyBudget or None"):
             call()
+    share = PrivacyBudget(1.0).split(a=1, b=1)["a"]
+    with pytest.raises(TypeError, match=r"got float; .*budget\.split, goes into epsilon="):
+        DPStandardScaler(bounds=(0, 1), budget=share).fit(X)
+    with pytest.raises(TypeError, match="goes into epsilon="):
+        statistics.mean(X, bounds=(0, 1), budget=share)
 
 
 # -- split ------------------------------------------------------------------------------------
@@ -508,7 +513,7 @@ def test_a_pickle_with_other_terms_than_its_ledger_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("cost", "words"),
     [
-        (Cost(0.5, 1e-6), "The delta does not fit: state delta=0"),
+        (Cost(0.5, 1e-6), "The delta does not fit: state delta=0.*budget with a larger delta"),
         (Cost(2.0), "The epsilon does not fit: state a smaller epsilon"),
         (Cost(2.0, 1e-6), "The epsilon and delta do not fit"),
     ],

@@ -124,7 +124,7 @@ def test_means_do_not_move_between_distant_clusters():
     low, high = np.array([[0.0], [0.9]]), np.array([[0.1], [1.0]])
     leaves = Leaves(low, high, low + 0.05, np.full(2, 500.0), np.ones(2))
     before, after = np.array([[0.04], [0.93]]), np.array([[0.05], [0.96]])
-    assert not leaves.moved(before, after).any()
+    assert not any(change.any() for change in leaves.moved(before, after))
 
 
 @pytest.mark.parametrize("split", [1, 2, 16])
@@ -133,7 +133,8 @@ def test_means_move_as_those_of_uniform_rows(split):
     edges = np.linspace(0, 1, split + 1)[:, None]
     low, high = edges[:-1], edges[1:]
     leaves = Leaves(low, high, (low + high) / 2, np.full(split, 1000.0 / split), np.ones(split))
-    moved = leaves.moved(np.array([[0.3], [0.7]]), np.array([[0.4], [0.7]]))
+    moved, counts = leaves.moved(np.array([[0.3], [0.7]]), np.array([[0.4], [0.7]]))
+    np.testing.assert_allclose(counts, 50, rtol=0.02)
     come = 0.05 * (0.525 - np.array([0.4, 0.7]))  # of the strip, from either centre
     np.testing.assert_allclose(moved[:, 0], np.abs(come) / [0.55, 0.45], rtol=0.02)
 
@@ -152,7 +153,7 @@ def test_means_of_a_column_of_zeros_and_ones_move_further():
     exact = np.abs(means(after) - means(before))
     assert exact[0, 1] == pytest.approx(0.5)
     # About 0.1 for each of 250 that go, and 0.9 for each of 250 that come, of 500.
-    assert leaves.moved(before, after)[0, 1] == pytest.approx(0.5, abs=0.02)
+    assert leaves.moved(before, after)[0][0, 1] == pytest.approx(0.5, abs=0.02)
 
 
 # --- what two standard errors hold ------------------------------------------------------------
@@ -251,6 +252,22 @@ def test_where_noise_hides_all_clusters_the_error_is_that_of_one_mean(delta):
     one = dpkmeans(1, bounds=(0, 1), delta=delta).set_params(budget=budget)
     error = np.sqrt(np.mean(np.square(model.cluster_centers_std_[0] * 2)))
     assert 0.97 < error / one.expected_error(200, 6) <= 1  # shrunk a little
+
+
+@each(("columns", "delta", "algorithm"), [(4, 1e-6, "tree"), (20, 1e-6, "tree"), (4, 0.0, "lloyd")])
+def test_errors_of_counts_cover_those_of_predict(columns, delta, algorithm):
+    """The last step comes after them, so noise alone covers a third to two thirds of them."""
+    off, std, noise = [], [], []
+    for seed in range(5):
+        X = np.random.default_rng(seed).normal(size=(20_000, columns))
+        model = dpkmeans(8, bounds=(-3, 3), delta=delta, algorithm=algorithm, random_state=seed)
+        labels = model.fit(X).predict(np.clip(X, *model.bounds_))
+        off.append(np.abs(model.cluster_counts_ - np.bincount(labels, minlength=8)))
+        std.append(model.cluster_counts_std_)
+        noise.append(np.full(8, model.cluster_counts_noise_std_))
+    off, std, noise = map(np.array, (off, std, noise))
+    assert np.mean(off <= 2 * std) >= 0.92 and np.mean(off <= 2 * noise) < 0.75
+    assert np.sqrt(np.mean(std**2) / np.mean(off**2)) < 4.0
 
 
 @pytest.mark.parametrize("algorithm", ["tree", "lloyd"])

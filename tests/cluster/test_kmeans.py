@@ -29,6 +29,7 @@ FITTED = (
     "cluster_centers_noise_std_",
     "cluster_counts_",
     "cluster_counts_std_",
+    "cluster_counts_noise_std_",
     "bounds_",
     "n_distinct_",
     "n_iter_",
@@ -496,7 +497,7 @@ def test_sphere_packing(n, d):
 def test_counts_where_all_centres_coincide_are_equal_parts():
     kmeans = DPKMeans(3, bounds=(-1e6, 1e6)).fit(np.random.default_rng(0).normal(size=(100, 2)))
     assert kmeans.n_distinct_ == 1
-    assert len(set(kmeans.cluster_counts_)) == 1
+    assert len(set(kmeans.cluster_counts_)) == 1 and np.isnan(kmeans.cluster_counts_std_).all()
     assert set(kmeans.predict([[-9.0, 0.0], [9.0, 0.0]])) == {0}
 
 

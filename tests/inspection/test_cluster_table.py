@@ -66,6 +66,8 @@ def test_a_mixed_table_comes_back_in_its_own_columns(rows):
     frame = table.to_frame()
     assert list(frame.columns) == ["count", *table.columns] and len(frame) == 3
     assert (table.to_frame(std=True)["count"] == table.counts_std).all()
+    counts = np.bincount(pipe.predict(rows))
+    assert np.all(np.abs(table.counts - counts) <= 3 * table.counts_std)
     assert "city_a" in table._repr_html_()
 
 

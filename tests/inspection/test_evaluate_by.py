@@ -149,6 +149,15 @@ def test_synthetic_counts():
     np.testing.assert_allclose(evaluation["count_error"], expected, atol=8)
     low, high = evaluation["count_error"].interval()
     assert np.all(high - low < 8)
+    thrice = pd.concat([synthetic] * 3)  # as large as nothing that is held out
+    tripled = evaluate_by(thrice, X, by="region", **options)["count_error"]
+    np.testing.assert_allclose(tripled, expected, atol=8)
+    assert tripled.sum().value == pytest.approx(0.0, abs=1e-6)
+    few = X.assign(region=["east"] * (len(X) - 10) + ["far"] * 10)  # too few for an error
+    own = PrivacyBudget(5.0, 1e-6)
+    learned = evaluate_by(few, few, by="region", epsilon=5.0, budget=own)
+    known, expected = (np.isfinite(learned[name].std) for name in ("count_error", "count"))
+    assert known[0] and np.array_equal(known, expected)
     release = DPMarginalSynthesizer(epsilon=20.0, delta=1e-6, budget=budget).fit(X)
     evaluation = evaluate_by(release, X, by="region", **options)
     assert np.all(np.abs(evaluation["count_error"].value) < 30)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdp import BudgetExceededError, PrivacyBudget, statistics
+from skdp import BudgetExceededError, DPOneHotEncoder, PrivacyBudget, statistics
 from skdp.model_selection import private_train_test_split
 from tests.folding import each
 
@@ -67,6 +67,15 @@ def test_all_rows_of_a_unit_are_in_one_part(adjacency, price):
     assert budget.spent.epsilon == price  # a unit that is replaced may have another id
     assert parts.test_budget.unit == "patient"
     assert parts.test_budget.adjacency == "add_or_remove_one"
+
+
+def test_half_of_delta_is_left_for_the_whole_table():
+    budget = PrivacyBudget(3.0, 1e-6)
+    private_train_test_split(X, budget=budget, epsilon=1.0)
+    DPOneHotEncoder(budget=budget).fit([["a"]] * N)  # which learns its categories
+    parts = private_train_test_split(X, budget=budget, epsilon=1.0)
+    assert [charge.delta for charge in budget.charges] == [5e-7, 1e-8, 2.45e-7]
+    assert parts.train_budget.delta == 2.45e-7
 
 
 def test_refusals_charge_nothing():
