@@ -687,7 +687,8 @@ _WIDE_BOUNDS = (
     "the standard error of the mean of the target is {:.2g}. Predictions may be worse than a mean "
     "without noise. {} or a larger epsilon help"
 )
-_NOISY_MEAN = 0.25  # variance of that noise over the targets' own
+# The variance of that noise over the targets' own; its deviation in half widths of the bounds.
+_NOISY_MEAN = 0.25, 0.005
 
 
 def learning_size(session: Session, n: float) -> float:
@@ -798,9 +799,13 @@ class TargetRegressor(
     def _fit(self, session: Session, columns: Any, target: Any, width: int) -> None:
         """Release, and set the fitted attributes; `width` counts the columns and the targets."""
 
-    def _warn_of_noisy_mean(self, errors: Floats, variances: Floats) -> None:
-        """Warn if released numbers show that bounds of a target are too wide for so few rows."""
-        noisy = errors**2 > _NOISY_MEAN * np.maximum(variances, 0.0)
+    def _warn_of_noisy_mean(self, errors: Floats, variances: Floats, low: Any, high: Any) -> None:
+        """Warn if released numbers show that bounds of a target are too wide for so few rows.
+
+        Of targets that are nearly equal nothing is lost where their mean is known well.
+        """
+        noisy = errors**2 > _NOISY_MEAN[0] * np.maximum(variances, 0.0)
+        noisy &= errors > _NOISY_MEAN[1] * (high / 2 - low / 2)
         if noisy.any():
             stated = "Narrower target_bounds, more rows"
             learned = "Narrow target_bounds, if you can state them, more rows"

@@ -58,7 +58,6 @@ _TARGET_STEP, _TARGET_SHRINKAGE = 1.5, 12.0
 # Of the allowance, for the mean of the target: the least and the most, and rows times epsilon that
 # it takes.
 _TARGET_SHARE, _TARGET_SIZE = (0.04, 0.6), (200.0, 85.0)  # with learned bounds, with stated ones
-_NOISY_MEAN = 0.01  # standard error of that mean, in half widths of its bounds
 # Errors are clipped to so many standard deviations of the target (from, to) that the noise of a
 # prediction, if cells were queried once and not shrunk, would be this part of a deviation.
 _WIDE, _NOISE = (0.7, 4.0), 0.15
@@ -440,8 +439,8 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
             return
         low, high, _, _ = self._boxed(session, columns, target, width, n=rows)
         sides = float(low[d]), float(high[d])
-        center, spread, n, *noisy = _target(session, *sides, rows, target is not None)
-        self._warn_of_noisy_mean(*map(np.atleast_1d, noisy))
+        center, spread, n, error, seen = _target(session, *sides, rows, target is not None)
+        self._warn_of_noisy_mean(np.array([error]), np.array([seen]), *sides)
         cells, weights = _released_bins(session, low[:d], high[:d], int(self.n_bins), n_targets=1)
         wide = min(max(_NOISE / _noise(session, cells, weights, n), _WIDE[0]), _WIDE[1])
         reach = max(sides[1] - center, center - sides[0], _LEAST)
@@ -483,7 +482,7 @@ def _target(
     """Release mean and standard deviation of the target, in user units, and the number of rows.
 
     A variance counts as at least twice its noise. The last numbers are the standard error of the
-    mean, and the variance; if noise hides it, 0, or infinity if the mean is known well.
+    mean, and the variance; 0, if noise hides it.
     """
     part = _TARGET_SIZE[stated] / learning_size(session, rows)
     share = min(max(part, _TARGET_SHARE[0]), _TARGET_SHARE[1])
@@ -492,9 +491,7 @@ def _target(
     least = max(2 * float(np.mean(square.std)), 2.0**-40)
     variance = float(square.value[0]) - center**2
     spread = math.sqrt(min(max(variance, least), 1.0))
-    error = float(np.mean(mean.std))
-    if variance <= least:
-        variance = 0.0 if error > _NOISY_MEAN else math.inf
+    error, variance = float(np.mean(mean.std)), variance * (variance > least)
     middle = low / 2 + high / 2 + center * half
     return middle, max(spread * half, _LEAST), float(n.value), error * half, variance * half**2
 

@@ -436,7 +436,7 @@ class _LeastSquares(TargetRegressor):
         )  # fmt: skip
         units = standard.scale[d:]
         variances = np.diag(gram.second_moment)[d : d + k] / total * units**2
-        self._warn_of_noisy_mean(error, variances)
+        self._warn_of_noisy_mean(error, variances, low[d:], high[d:])
         self.n_samples_ = n
         self.bounds_ = low[:d].copy(), high[:d].copy()
         self.center_, self.scale_, self.radius_ = standard.center, standard.scale, radius

@@ -76,10 +76,11 @@ def check_finite(e, name, value):
     """Everything is finite, but what is documented as NaN where it is not known.
 
     That is the errors of columns whose bounds were not learned well enough, the residuals of a
-    clustering that has not measured them, and the noise of components about an unknown radius.
+    clustering that has not measured them, how many rows change their cluster last, and the noise of
+    components about an unknown radius.
     """
     unknown = (
-        name == "residual_scale_"
+        name in ("residual_scale_", "cluster_counts_std_")
         or (name.endswith("_std_error_") and e.get_params().get("bounds") == "private")
         or (name == "noise_level_" and e.norm_bound == "private" and e.n_resolved_ == 0)
     )

@@ -398,6 +398,7 @@ def regressors():
 
 
 @pytest.mark.filterwarnings("ignore:DP.*rows times epsilon are so few")
+@pytest.mark.filterwarnings("ignore:DP.*noise hides how far the targets differ")
 @pytest.mark.filterwarnings("error")
 @each("X", [pytest.param(X, id=name) for name, X in tables()])
 @pytest.mark.parametrize("model", list(regressors()), ids=repr)
