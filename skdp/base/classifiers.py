@@ -687,8 +687,8 @@ _WIDE_BOUNDS = (
     "the standard error of the mean of the target is {:.2g}. Predictions may be worse than a mean "
     "without noise. {} or a larger epsilon help"
 )
-# The variance of that noise over the targets' own; its deviation in half widths of the bounds.
-_NOISY_MEAN = 0.25, 0.005
+# That error over the deviation of the targets, and in half widths of their bounds.
+_NOISY_MEAN = 0.5, 0.005
 
 
 def learning_size(session: Session, n: float) -> float:
@@ -706,7 +706,7 @@ class TargetRegressor(
     _takes_table: ClassVar[bool] = False  # y may have several columns
     # Rows times epsilon below which only a point is predicted, if bounds of the target are learned
     # and if they are stated: these may be far wider than the targets.
-    _few_rows: ClassVar[tuple[float, float]] = FEW_ROWS, 150.0
+    _few_rows: ClassVar[tuple[float, float]] = FEW_ROWS, 100.0
 
     bounds: Any = "private"
     target_bounds: Any = "private"
@@ -799,12 +799,12 @@ class TargetRegressor(
     def _fit(self, session: Session, columns: Any, target: Any, width: int) -> None:
         """Release, and set the fitted attributes; `width` counts the columns and the targets."""
 
-    def _warn_of_noisy_mean(self, errors: Floats, variances: Floats, low: Any, high: Any) -> None:
+    def _warn_of_noisy_mean(self, errors: Floats, spreads: Floats, low: Any, high: Any) -> None:
         """Warn if released numbers show that bounds of a target are too wide for so few rows.
 
         Of targets that are nearly equal nothing is lost where their mean is known well.
         """
-        noisy = errors**2 > _NOISY_MEAN[0] * np.maximum(variances, 0.0)
+        noisy = errors > _NOISY_MEAN[0] * spreads
         noisy &= errors > _NOISY_MEAN[1] * (high / 2 - low / 2)
         if noisy.any():
             stated = "Narrower target_bounds, more rows"

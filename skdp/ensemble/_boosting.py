@@ -390,7 +390,7 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     `DPExplainableBoostingClassifier`.
 
     **Few rows.** Where rows times epsilon are below 650 with learned bounds of the target, or below
-    250 with stated ones, all predictions are one released point, about the median of the target,
+    200 with stated ones, all predictions are one released point, about the median of the target,
     and a warning says so. There noise is pure, also with a delta, if the number of rows is public;
     Gaussian noise takes more rows. A warning also says where noise hides how far targets differ.
 
@@ -417,7 +417,7 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     True
     """
 
-    _few_rows = 650.0, 250.0  # bins take more than coefficients
+    _few_rows = 650.0, 200.0  # bins take more than coefficients
 
     n_bins: int = field(default=64, kw_only=False)
 
@@ -482,7 +482,7 @@ def _target(
     """Release mean and standard deviation of the target, in user units, and the number of rows.
 
     A variance counts as at least twice its noise. The last numbers are the standard error of the
-    mean, and the variance; 0, if noise hides it.
+    mean, and the deviation; 0, if noise hides it.
     """
     part = _TARGET_SIZE[stated] / learning_size(session, rows)
     share = min(max(part, _TARGET_SHARE[0]), _TARGET_SHARE[1])
@@ -491,9 +491,9 @@ def _target(
     least = max(2 * float(np.mean(square.std)), 2.0**-40)
     variance = float(square.value[0]) - center**2
     spread = math.sqrt(min(max(variance, least), 1.0))
-    error, variance = float(np.mean(mean.std)), variance * (variance > least)
+    error, seen = float(np.mean(mean.std)), math.sqrt(variance) if variance > least else 0.0
     middle = low / 2 + high / 2 + center * half
-    return middle, max(spread * half, _LEAST), float(n.value), error * half, variance * half**2
+    return middle, max(spread * half, _LEAST), float(n.value), error * half, seen * half
 
 
 def _noise(session: Session, cells: ColumnCells, weights: Floats, n: float) -> float:

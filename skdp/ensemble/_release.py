@@ -205,7 +205,8 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
     rows.
 
     **Domains that are not stated** are learned as `skdp.synthetic.DPMarginalSynthesizer` does it,
-    at the same price and with the same risk. The labels of a classifier's target are selected like
+    at the same price and with the same risk; half of what learning takes is for a target that is a
+    number. The labels of a classifier's target are selected like
     other categories; synthetic rows with a label that was not found are left out, unless no label
     was found.
 
@@ -441,9 +442,9 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
             except Exception as error:  # noqa: BLE001  synthetic rows may have one label only
                 problem = f"{type(error).__name__}: {error}"
                 constant = DummyClassifier() if is_classifier(self.estimator) else DummyRegressor()
-                # Numbers of which none was selected are None, which no model takes.
-                none = self._selects_classes and all(label is None for label in y.tolist())
-                constant.fit(X, np.full(len(y), OTHER) if none else y)
+                if self._selects_classes and None in y.tolist():  # which no label is beside text
+                    y = np.array([OTHER if label is None else label for label in y.tolist()])
+                constant.fit(X, y)
         if self._plans is not None:  # it may not take the learned values
             warn_at_end(_CONSTANT.format(type(self).__name__, problem))
         return constant

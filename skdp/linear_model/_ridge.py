@@ -435,8 +435,9 @@ class _LeastSquares(TargetRegressor):
             short, _stretch(d, width), np.broadcast_to(np.asarray(self.alpha, dtype=np.float64), k),
         )  # fmt: skip
         units = standard.scale[d:]
-        variances = np.diag(gram.second_moment)[d : d + k] / total * units**2
-        self._warn_of_noisy_mean(error, variances, low[d:], high[d:])
+        variances = np.diag(gram.second_moment)[d : d + k] / total
+        spreads = np.sqrt(np.maximum(variances, 0.0)) * units
+        self._warn_of_noisy_mean(error, spreads, low[d:], high[d:])
         self.n_samples_ = n
         self.bounds_ = low[:d].copy(), high[:d].copy()
         self.center_, self.scale_, self.radius_ = standard.center, standard.scale, radius
@@ -806,7 +807,7 @@ class DPRidge(_LeastSquares):
     `bounds_`, predictions to `target_bounds_`.
 
     **Few rows.** Where rows times epsilon are below 300 with learned bounds of the target, or below
-    150 with stated ones, all predictions are one released point, about its median, and a warning
+    100 with stated ones, all predictions are one released point, about its median, and a warning
     says so. There noise is pure, also with a delta, if the number of rows is public; Gaussian noise
     takes more rows. A warning also says where bounds of the target are so wide that noise on its
     mean is a large part of how far targets differ.

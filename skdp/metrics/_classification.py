@@ -217,7 +217,7 @@ def _levels(session: Session, sizes: tuple[int, ...]) -> int:
         release = session.answer(query, _COUNT_SHARE)
         std = float(np.max(release.std))
         table = np.reshape(release.value, (sizes[0], -1))[:2]
-        least = std * math.sqrt(table.shape[1])
+        least = max(std * math.sqrt(table.shape[1]), 1.0)
         rare, other = np.sort(np.maximum(table.sum(axis=1), least))
         rarity = math.sqrt(8) * rare * other / math.hypot(rare, other) / (rare + other)
         squares = np.sum(np.square(table.sum(axis=0)) - 2 * std**2) / (rare + other) ** 2

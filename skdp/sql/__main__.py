@@ -133,6 +133,8 @@ def _ledger_of(given: Any) -> str:
 def _text_of(error: Exception, given: Any) -> Any:
     if not isinstance(error, BudgetExceededError) or error.remaining is None:
         return error
+    if "was charged" in str(error) and "othing was charged" not in str(error):
+        return error  # of a query in two parts, the first of which is paid
     left = loss_text(error.remaining, up=False)
     return _EXCEEDED.format(loss_text(error.cost), _ledger_of(given), left)
 
@@ -200,6 +202,8 @@ def _answered(given: Any) -> Answer | str:
         "max_rows_per_unit": given.max_rows_per_unit,
     }
     if given.explain:
+        if given.rows_per_key is not None and not given.rows_per_key > 0:
+            raise ValueError("--rows-per-key must be above 0")
         text = database.explain(given.query, **price, rows_per_key=given.rows_per_key)
         return text if given.verbose else re.sub(r"(?m)^rows: .*\n?", "", text)
     return database.sql(given.query, **price, progress=print_progress if given.progress else None)

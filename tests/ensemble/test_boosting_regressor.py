@@ -75,6 +75,7 @@ def test_targets_beyond_their_bounds_are_clipped(delta):
     [
         ((2, 2), (3, 3)),
         ((-1e308, 1e308), (-1e308, 1e308)),
+        ((-1, 1), (-1e200, 1e200)),
         ((0, 5e-324), (0, 5e-324)),
         ("private", (0, 1)),
         ((0, 1), "private"),

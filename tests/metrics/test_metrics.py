@@ -116,6 +116,13 @@ def test_cells_of_scores_are_more_where_rows_are_many_and_count_the_same_rows():
     np.testing.assert_array_equal(auto.counts.value.round(), stated.counts.value.round())
 
 
+def test_no_row_of_either_class_is_a_metric_that_is_not_known():
+    for n in (0, 2000):
+        y, score = np.full(n, 7), np.full(n, 0.5)
+        budget = PrivacyBudget(1e6, adjacency="add_or_remove_one")
+        assert np.isnan(metrics.roc_auc_score(y, score, **TWO, **EXACT, budget=budget))
+
+
 def test_functions_release_no_more_than_what_they_are_named_after():
     assert {name for name in metrics.__all__ if name[0].islower()} == {
         "accuracy_score", "balanced_accuracy_score", "calibration_curve", "confusion_matrix",
