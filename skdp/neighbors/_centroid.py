@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
 from skdp.base.classifiers import DistanceClassifier, Floats, Start
@@ -31,6 +32,10 @@ _AT_MEDIAN = 0.4  # density of a normal column there, times its deviation
 _HIDDEN = 0.5
 
 
+def _is_euclidean(model: Any) -> bool:
+    return bool(model.metric == "euclidean")
+
+
 class DPNearestCentroid(DistanceClassifier):
     """Classify each row by the nearest private class mean, or median.
 
@@ -43,6 +48,7 @@ class DPNearestCentroid(DistanceClassifier):
     metric : {"euclidean", "manhattan"}, default="euclidean"
         Distances between scaled columns: to the means of the classes, or to the medians of their
         columns, which need many more rows: noise of a median grows with the number of columns.
+        With medians there are labels, and no probabilities, as in scikit-learn.
     shrink_threshold : float or None, default=None
         Move each coordinate of a centroid towards the mean of all rows by so many of its standard
         errors, and not beyond (nearest shrunken centroids).
@@ -123,6 +129,11 @@ class DPNearestCentroid(DistanceClassifier):
         "shrink_threshold": (None, Reals(0, math.inf, "()")),
     }
     _takes_sparse = True
+
+    # As in scikit-learn, medians only predict.
+    decision_function = available_if(_is_euclidean)(DistanceClassifier.decision_function)
+    predict_proba = available_if(_is_euclidean)(DistanceClassifier.predict_proba)
+    predict_log_proba = available_if(_is_euclidean)(DistanceClassifier.predict_log_proba)
 
     @property
     def _stated_priors(self) -> Any:

@@ -22,6 +22,7 @@ from sklearn.model_selection import GridSearchCV
 from skdp import DPStandardScaler, PrivacyBudget, ledger
 from skdp.budget import Cost, postgres
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
+from skdp.loss.conversions import loss_text
 from tests.budget.proxy import Proxy
 from tests.budget.server import free_port, start_server
 from tests.folding import each
@@ -94,7 +95,7 @@ def test_it_does_what_a_file_does(server, name, tmp_path):
     assert ledger.verified(server.url(name))[0]
     budgets[0].backup(tmp_path / "copy.budget")
     assert ledger.verified(tmp_path / "copy.budget")[0]
-    assert f"spent {ledger._pair(budgets[1].spent)}" in ledger.show(tmp_path / "copy.budget")
+    assert f"spent {loss_text(budgets[1].spent)}" in ledger.show(tmp_path / "copy.budget")
 
 
 def test_a_backup_replaces_an_earlier_one_and_nothing_else(server, name, tmp_path):

@@ -192,7 +192,7 @@ def test_wherever_a_server_falls_silent_the_error_says_whether_the_charge_may_co
     assert time.monotonic() - start < 5
     assert "remaining=(0.9, 0.0) as of" in text
     assert "remaining: epsilon=0.9" in page
-    assert "epsilon=0.9 of 1.0 left" in estimator
+    assert "has epsilon=0.9, delta=0.0 left as of" in estimator
     proxy.thaw()
     assert budget.spent.epsilon == (0.2 if written else 0.1)
     budget.charge(Cost(0.1), estimator="C")

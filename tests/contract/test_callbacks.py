@@ -21,7 +21,7 @@ PRIVATE = [
     for case in CASES
     if case.sklearn and isinstance(make(case, 1e-6), PrivateMixin)
 ]
-IN_STEPS = {"boosting", "boosting_regressor_private", "kmeans_lloyd", "vote"}
+IN_STEPS = {"boosting", "kmeans_lloyd", "vote"}
 IN_STEPS |= {"marginals", "mwem"}
 
 

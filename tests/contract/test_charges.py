@@ -40,10 +40,10 @@ def parts_of(estimator):
     return [estimator]
 
 
-def price(estimator):
-    """Return (epsilon, delta) of one fit as it is announced; a pipeline's is the sum."""
+def price(estimator, n=N):
+    """Return (epsilon, delta) of a fit of n rows as it is announced; a pipeline's is the sum."""
     parts = parts_of(estimator)
-    costs = [cost for part in parts if (cost := part.privacy_cost()) is not None]
+    costs = [cost for part in parts if (cost := part.privacy_cost(n_samples=n)) is not None]
     return total(costs, "epsilon"), total(costs, "delta")
 
 
@@ -64,12 +64,12 @@ def check_charges(case, delta, relation, n=N):
     with record() as transcript:
         fitted = estimator.fit(X) if y is None else estimator.fit(X, y)
     used = [one for one in transcript.sessions if one.releases and not one.inner]
-    assert bool(used) == bool(transcript.entries) == any(price(estimator))
+    assert bool(used) == bool(transcript.entries) == any(price(estimator, n))
     for session in used:
         assert session.budget is budget, f"{session.estimator}: a session that nobody counts here"
     charges = budget.charges
     for name, announced, visible in zip(
-        ("epsilon", "delta"), price(estimator), shown(fitted), strict=True
+        ("epsilon", "delta"), price(estimator, n), shown(fitted), strict=True
     ):
         spent = total([session.cost for session in used], name)
         assert spent == exact(getattr(budget.spent, name)), name
