@@ -70,6 +70,7 @@ from skdp.user_code import or_raise, suppress_warnings
 _PROBE_ROWS = 200
 _CALIBRATION_ROWS = (2000, 20_000)  # synthetic rows, at least and at most
 _LEAST_CHANCE = 1e-6
+_ENOUGH_ROWS = 20
 _CONSTANT = (
     "{}: estimator could not be fitted on the synthetic rows, and is a constant ({}). See domain_; "
     "any other estimator can be fitted on released_xy(), at no further cost"
@@ -541,7 +542,8 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
         Parameters
         ----------
         n_samples : int, default=None
-            None: `n_samples_`, and two rows of each class that none of them has.
+            None: `n_samples_`, and two rows of each class that none of them has (not where a public
+            number of rows is below 20).
         random_state : int, RandomState or None, default=None
             None: the rows that `estimator_` was trained on. Otherwise new rows are drawn.
 
@@ -561,7 +563,8 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
         if self._selects_classes:
             known = codes[:, t] < self.domain_.sizes[t] - 1
             codes = codes[known] if known.any() else codes
-        if n_samples is None and is_classifier(self.estimator):
+        known_few = n < _ENOUGH_ROWS and not self._allow_empty  # two more would be many
+        if n_samples is None and is_classifier(self.estimator) and not known_few:
             # A model that does not know a class is sure that it has no rows. Of one row some models
             # take no class.
             classes = np.arange(self.domain_.sizes[t] - self._selects_classes)

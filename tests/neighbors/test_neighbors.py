@@ -413,7 +413,7 @@ def test_centroids_of_sparse_rows_are_those_of_dense_ones(metric):
 
 
 def test_medians_of_labels_are_those_of_their_rows():
-    X = RNG.exponential(size=(999, 3))
+    X = np.random.default_rng(1).exponential(size=(999, 3))
     y, centers = np.arange(999) % 4, []  # the last class is not stated
     model = DPNearestCentroid("manhattan", classes=[0, 1, 2], bounds=(0, 8), epsilon=LOUD)
     model.fit(X + y[:, None], y)
