@@ -783,7 +783,7 @@ class TargetRegressor(
     def _needs_pure_noise(self, n_samples: int | None) -> bool:
         """Say whether public facts show that rows are few, and pure noise moves a mean less.
 
-        At (.1, 1e-6) the location of the target takes 2.5 times as many rows with Gaussian noise.
+        At (.1, 1e-6) the location of the target takes 2.3 times as many rows with Gaussian noise.
         """
         few = self._few_rows[not isinstance(self.target_bounds, str)]
         if n_samples is None or n_samples * float(self.epsilon) >= few:

@@ -188,8 +188,8 @@ class DPTrainOnRelease(TablesMixin, BaseEstimator):
     Laplace or rounded Gaussian noise, whichever is less; the exponential mechanism for choices.
 
     **Few rows.** A model of numbers is worse than one number where rows are below 120 times the
-    noise of a cell of three tables a column (about n * epsilon = 900 times the columns at delta =
-    0). Then 3/4 of the allowance releases a point amid the targets, or the table of a target with
+    noise of a cell of three tables a column (about n * epsilon = 1,000 times the columns at delta
+    = 0). Then 3/4 of the allowance releases a point amid the targets, or the table of a target with
     stated bins. All predictions are this point, about the median, and a warning says so.
 
     **Probabilities.** `predict_proba` of a classifier is calibrated. For the last 2 to 10% of the
