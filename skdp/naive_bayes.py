@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
-from skdp.base.classifiers import SEEN, Floats, LabelledClassifier, label_counts
+from skdp.base.classifiers import SEEN, Floats, LabelledClassifier, class_counts
 from skdp.base.mixin import WEIGHT_BOUND
 from skdp.core import ScaledBox, Session
 from skdp.exceptions import warn_at_end
@@ -31,7 +31,6 @@ from skdp.queries import (
 
 __all__ = ["DPCategoricalNB", "DPGaussianNB"]
 
-_COUNT_SHARE = 0.1
 _MOST_CATEGORIES, _MOST_LEARNED = 2**16, 2**8  # of a column
 _SMALL = 1e-10  # alpha, at least, unless it is forced
 _UNIFORM = 1 / 3  # variance of a uniform column, in squares of half its width
@@ -67,10 +66,9 @@ class _NaiveBayes(LabelledClassifier):
         self, session: Session, n_classes: int, most: float | None
     ) -> tuple[Floats, float]:
         """Return the counts of the classes, at least 1 (in units of `most`), and their noise."""
-        counted = session.answer(label_counts(n_classes, most), _COUNT_SHARE)
-        counts = np.maximum(counted.value, 1.0)
+        counts, spread = class_counts(session, n_classes, most)
         self.class_count_ = counts if most is None else counts * most
-        return counts, float(np.mean(counted.std))
+        return counts, spread
 
     def predict_joint_log_proba(self, X: ArrayLike) -> Floats:
         """Return the joint log probabilities of the caller's rows and the classes.
@@ -128,8 +126,9 @@ class DPGaussianNB(_NaiveBayes):
     Notes
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
-    stated; the number of rows of each class (a tenth of the allowance); for each class, the sums of
-    u and of f (u**2 - 1/2), where u in [-1, 1] is a clipped value relative to its bounds.
+    stated; the number of rows of each class (2% of the allowance; of few rows more); for each
+    class, sums of u and of f (u**2 - 1/2), where u in [-1, 1] is a clipped value relative to its
+    bounds.
     *Sensitivity* of the sums in L2, for d columns: sqrt(5 d / 4) with f = 1 if a row is added or
     removed, 2 sqrt(d) with f = 13/8 if one is replaced. Of the largest entries of all classes
     together, with f = 2: 1 and 2. If their noise would be more than an eighth of the rows of a
@@ -313,9 +312,9 @@ class DPCategoricalNB(_NaiveBayes):
     Notes
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and the bounds of
-    categories, if not stated; the number of rows of each class (a tenth of the allowance); for each
-    class and column, the number of rows with each category; counts of rows by their lead, for
-    calibration. *Sensitivity* of categories, for d columns: d in L1 and sqrt(d) in L2 if a row is
+    categories, if not stated; the number of rows of each class (2% of the allowance; of few rows
+    more); for each class and column, the number of rows with each category; counts of rows by their
+    lead, for calibration. *Sensitivity* of categories, for d columns: d in L1 and sqrt(d) in L2 if a row is
     added or removed; 2 d in L1 and sqrt(2 d) in L2 if one is replaced. *Mechanism*: discrete
     Laplace or rounded Gaussian noise, whichever is less.
 

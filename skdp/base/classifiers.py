@@ -55,9 +55,10 @@ from skdp.user_code import or_raise, suppress_warnings
 Floats = NDArray[np.float64]
 
 COUNT_SHARE = 0.02
-# If the noise of a class count is above this part of it, counts get more: so much that it is about
-# this part of the rows, at least and at most.
-_COUNTS_WELL, _SHARES_NOISE, _MORE_COUNTS = 0.2, 0.1, (0.1, 0.7)
+# The most noise of a class count, in mean counts; with more, counts are released again, for what
+# brings it there, at least and at most these parts. (With .2, 9 tables lost .003 of log loss, and
+# at n epsilon 500 up to .23 to the shares of the classes instead of .13.)
+_NOISE_OF_COUNTS, _MORE_COUNTS = 0.07, (0.1, 0.7)
 _CENTER_USEFUL = 1.0  # noise of the mean of all columns' means, in half widths
 _REACH = 4.0  # scales from the mean of a column to its narrower bounds
 _USEFUL = 0.1  # noise of a column's mean square, in squares of half its width
@@ -155,10 +156,10 @@ def class_counts(
     query = label_counts(n_classes, most)
     first = session.answer(query, COUNT_SHARE)
     counts, std = np.array(first.value), float(first.std)
-    if std > _COUNTS_WELL * max(float(counts.sum()), 1.0) / n_classes:
-        wanted = COUNT_SHARE * std / (_SHARES_NOISE * max(float(counts.sum()), 1.0))
+    noisy = std / (_NOISE_OF_COUNTS * max(float(counts.sum()), 1.0) / n_classes)
+    if noisy > 1.0:
         most = _MORE_COUNTS[1] * float(session.remaining)  # learning may have taken much
-        share = min(max(wanted, _MORE_COUNTS[0]), most)
+        share = min(max(COUNT_SHARE * noisy, _MORE_COUNTS[0]), most)
         second = session.answer(query, share, name="counts of labels, again")
         # The mean of both, weighted by the inverse variances.
         part = std**2 / (std**2 + float(second.std) ** 2)
