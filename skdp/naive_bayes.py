@@ -276,8 +276,9 @@ class DPCategoricalNB(_NaiveBayes):
         None, without `min_categories`: the whole numbers from 0 to a learned bound, at most 255,
         for a fifth of the allowance at most; where rows are few, for up to a half.
     alpha : float, default=1.0
-        Smoothing: added to each count. With 0 the counts that noise hides are 0, too, and their
-        categories impossible.
+        Smoothing: added to each count. Besides, each class takes from all rows as many as the noise
+        of its counts of a column: ``n_categories_ * category_count_std_error_``. With 0 it takes
+        none, and categories whose counts noise hides are impossible.
     force_alpha : bool, default=True
         Whether alpha is used as it is; else it is 1e-10 at least.
     fit_prior : bool, default=True
@@ -314,9 +315,9 @@ class DPCategoricalNB(_NaiveBayes):
     **Privacy.** A row and its label are protected together. *Released*: classes and the bounds of
     categories, if not stated; the number of rows of each class (2% of the allowance; of few rows
     more); for each class and column, the number of rows with each category; counts of rows by their
-    lead, for calibration. *Sensitivity* of categories, for d columns: d in L1 and sqrt(d) in L2 if a row is
-    added or removed; 2 d in L1 and sqrt(2 d) in L2 if one is replaced. *Mechanism*: discrete
-    Laplace or rounded Gaussian noise, whichever is less.
+    lead, for calibration. *Sensitivity* of categories, for d columns: d in L1 and sqrt(d) in L2 if
+    a row is added or removed; 2 d in L1 and sqrt(2 d) in L2 if one is replaced. *Mechanism*:
+    discrete Laplace or rounded Gaussian noise, whichever is less.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times
     in all counts and sums, where b is the `weight_bound` and v is clipped to [0, b], so it moves
@@ -405,6 +406,11 @@ class DPCategoricalNB(_NaiveBayes):
                 "force_alpha=True to keep alpha unchanged."
             )
         smoothed = [column + alpha for column in counts]
+        if alpha:
+            # Else a category that noise hides in one class would rule that class out.
+            noise = self.category_count_std_error_
+            of_all = [column.sum(axis=0) / column.sum() for column in smoothed]
+            smoothed = [c + noise * len(o) * o for c, o in zip(smoothed, of_all, strict=True)]
         totals = [np.maximum(c.sum(axis=1, keepdims=True), 1e-300) for c in smoothed]
         self.feature_log_prob_ = [np.log(c / n) for c, n in zip(smoothed, totals, strict=True)]
         logs = self.feature_log_prob_
