@@ -56,9 +56,8 @@ Floats = NDArray[np.float64]
 
 COUNT_SHARE = 0.02
 # The most noise of a class count, in mean counts; with more, counts are released again, for what
-# brings it there, at least and at most these parts. (With .2, 9 tables lost .003 of log loss, and
-# at n epsilon 500 up to .23 to the shares of the classes instead of .13.)
-_NOISE_OF_COUNTS, _MORE_COUNTS = 0.07, (0.1, 0.7)
+# brings it there, at most this part.
+_NOISE_OF_COUNTS, _MOST_OF_COUNTS = 0.05, 0.7
 _CENTER_USEFUL = 1.0  # noise of the mean of all columns' means, in half widths
 _REACH = 4.0  # scales from the mean of a column to its narrower bounds
 _USEFUL = 0.1  # noise of a column's mean square, in squares of half its width
@@ -158,8 +157,8 @@ def class_counts(
     counts, std = np.array(first.value), float(first.std)
     noisy = std / (_NOISE_OF_COUNTS * max(float(counts.sum()), 1.0) / n_classes)
     if noisy > 1.0:
-        most = _MORE_COUNTS[1] * float(session.remaining)  # learning may have taken much
-        share = min(max(COUNT_SHARE * noisy, _MORE_COUNTS[0]), most)
+        most = _MOST_OF_COUNTS * float(session.remaining)  # learning may have taken much
+        share = min(COUNT_SHARE * noisy, most)
         second = session.answer(query, share, name="counts of labels, again")
         # The mean of both, weighted by the inverse variances.
         part = std**2 / (std**2 + float(second.std) ** 2)

@@ -659,8 +659,8 @@ def test_sums_alone_where_noise_would_hide_variances(relation):
         errors = model.theta_std_error_ * model.class_count_[:, None]
         noise[part] = float(np.nanmedian(errors))
         spread[part] = float(np.ptp(model.var_))
-    assert names[1] == ["counts of labels", "moments of labels", "calibration"]
-    assert names[10] == ["counts of labels", "vectors of labels", "calibration"]
+    assert names[1][-2:] == ["moments of labels", "calibration"]
+    assert names[10][-2:] == ["vectors of labels", "calibration"]
     assert 0.4 < noise[10] / noise[1] < 0.6
     assert spread[10] == 0.0 < spread[1]
 
