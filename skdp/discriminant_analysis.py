@@ -90,7 +90,7 @@ class DPLinearDiscriminantAnalysis(
     Notes
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
-    stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); the
+    stated; the number of rows of each class (2% of the allowance; of few rows more); the
     means and mean squares of the columns, or the means only, unless noise would hide them (8%); the
     sum of the clipped rows of each class, and the second moment of all rows, with equal shares; and
     counts of rows by their lead, for calibration (of sensitivity 1, and 2 in L1 for replaced rows).

@@ -178,11 +178,13 @@ def _curve(
     shares: Floats,
     of_classes: Floats,
     spread: float,
+    ratio: float = 0.0,
 ) -> Any:
     """Return the function from leads to logits that is the mean of curves.
 
     Rows of each bin (a row of `within`) have leads `at`, in the same order, with these
-    probabilities, as far as the model knows.
+    probabilities, as far as the model knows. `ratio` is the mean logarithm of the share of the
+    first of several classes over that of the next.
     """
     n = float(of_classes.sum())
     signal = max(signal, _LEAST_SIGNAL)
@@ -196,8 +198,7 @@ def _curve(
     median = float(np.abs(at)[order][np.searchsorted(np.cumsum(weights[order]), 0.5)])
     p = float(shares[1])
     error = math.hypot(spread / n, _MISFIT)
-    # Of more classes, the offset is the mean ratio of the shares of the first class and the next.
-    middle = float(logit(min(max(p, 1e-4), 1 - 1e-4))) if two else 0.0
+    middle = float(logit(min(max(p, 1e-4), 1 - 1e-4))) if two else ratio
     offsets = middle + _MIDDLES * (_MIDDLE if two else _RATIO)
     expected = n * rows / rows.sum()
     curves: list[tuple[float, float, float]] = []
@@ -308,7 +309,9 @@ class SoftLabels:
         of_classes = n * shares
         shares = shrunk_shares(of_classes, spread)
         signal = _TABLES_SIGNAL
-        curve = _curve(counts, noise, at.ravel(), within, signal, shares, of_classes, spread)
+        first, following = np.argsort(-own, axis=1)[:, :2].T
+        ratio = float(np.mean(np.log(shares[first] / shares[following])))
+        curve = _curve(counts, noise, at.ravel(), within, signal, shares, of_classes, spread, ratio)
         if two:
             chances = softmax(curve(lead)[:, None])
             chances = np.hstack([1.0 - chances, chances])

@@ -244,7 +244,7 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     Notes
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
-    stated; the number of rows of each class (2% of the allowance, or 12% where rows are few) and of
+    stated; the number of rows of each class (2% of the allowance; of few rows more) and of
     each cell (5%); then, in each round, the sum of the residuals of the rows of each cell. A
     residual is the predicted probabilities minus the indicator of the label, clipped to the norm c.
     All attributes, `feature_importances_` too, are computed from these numbers. *Sensitivity* for d

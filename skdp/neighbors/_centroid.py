@@ -81,7 +81,7 @@ class DPNearestCentroid(DistanceClassifier):
     Notes
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
-    stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); the
+    stated; the number of rows of each class (2% of the allowance; of few rows more); the
     means and mean squares of the columns, or the means only, unless noise would hide them (8%); the
     sum of the clipped rows of each class; and counts of rows by their lead, for calibration.
     *Sensitivity* of the sums in L2: the radius if a row is added or removed, twice the radius if
