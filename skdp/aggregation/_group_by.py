@@ -472,9 +472,6 @@ class DPGroupBy(BaseEstimator):
         with call.open(rows, lambda: f"{key()} first") as session:
             return _shapes(session, chooser.listed), session.certificate()
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "table_")
-
     def to_dict(self) -> dict[Any, dict[str, Any]]:
         """Return the result as a dict from keys to dicts of their aggregates.
 
@@ -527,12 +524,8 @@ class _Releases:
 
     def columns(self, design: Design) -> dict[str, list[Any]]:
         """Release everything; return the columns of the result."""
-        by, session, shares, listed = (
-            self.by,
-            self.session,
-            self.chooser.shares,
-            self.chooser.listed,
-        )
+        by, session = self.by, self.session
+        shares, listed = self.chooser.shares, self.chooser.listed
         aggregates = self._bounded()
         by.bounds_ = {a.name: a.bounds for a in aggregates if a.bounds is not None}
         terms = plan.distinct_terms(
@@ -581,10 +574,6 @@ class _Releases:
             columns |= self._columns(aggregate, releases, keys, caps)
         return columns
 
-    def _law(self, aggregate: Aggregate) -> KeyCounts | None:
-        """Return the law of a count that has selected the keys; None for other aggregates."""
-        return self.counted if counted_term(aggregate) == self.kind else None
-
     def _count_keys(self, design: Design) -> None:
         """Release the keys that a count selects, with this count, if one does."""
         if not design.counts:
@@ -620,7 +609,8 @@ class _Releases:
                 parts = same[0]
             else:
                 parts = intervals.choose_quantile(session, aggregate, keys, caps, share)
-        totals = intervals.Totals(aggregate, parts, session.pure, self._law(aggregate))
+        law = self.counted if counted_term(aggregate) == self.kind else None
+        totals = intervals.Totals(aggregate, parts, session.pure, law)
         self.noisy[aggregate.name] = totals
         columns = totals.columns()
         if aggregate.kind == "mean":

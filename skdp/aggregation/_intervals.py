@@ -300,10 +300,15 @@ def tree_excess(depth: int, q: float) -> Floats:
 @functools.lru_cache(maxsize=64)
 def _edge_limits(depth: int, q: float, pure: bool) -> Floats:
     """Return the 95% limit of the noise of `tree_excess` at each edge, in deviations of a node."""
-    squares = tree_excess(depth, q) ** 2
+    return _noise_limits(tree_excess(depth, q), LEVEL, pure)
+
+
+def _noise_limits(weights: Floats, level: float, pure: bool) -> Floats:
+    """Return the limit of each weighted sum of noises, in deviations of one of them."""
+    squares = weights**2
     variance = squares.sum(axis=1)
     kurtosis = 3 * (squares**2).sum(axis=1) / np.maximum(variance, 1e-300) ** 2
-    return np.asarray(heavy_z(kurtosis if pure else 0.0, LEVEL) * np.sqrt(variance))
+    return np.asarray(heavy_z(kurtosis if pure else 0.0, level) * np.sqrt(variance))
 
 
 def _ascending(rows: Floats) -> Floats:
@@ -394,11 +399,7 @@ def _weights(q: float) -> Floats:
 
 def _limits(q: float, std: float, *, pure: bool) -> Floats:
     """Return the 90% limit of the noise at each edge; `std` is that of a cell."""
-    squares = _weights(q) ** 2
-    variance = squares.sum(axis=1)
-    kurtosis = 3 * (squares**2).sum(axis=1) / variance**2
-    limit = heavy_z(kurtosis if pure else 0.0, _CHOSEN_LEVEL) * np.sqrt(variance) * std
-    return np.asarray(limit)
+    return _noise_limits(_weights(q), _CHOSEN_LEVEL, pure) * std
 
 
 def _distances(part: Allowance, q: float, caps: Sequence[int]) -> tuple[float, float]:
@@ -413,11 +414,6 @@ def _distances(part: Allowance, q: float, caps: Sequence[int]) -> tuple[float, f
     limits, noise = _limits(q, std, pure=part.pure), std * np.sqrt((_weights(q) ** 2).sum(axis=1))
     rows = limits + _MARGIN * np.hypot(noise, math.sqrt(2) * off)
     return float(rows[0]), float(rows[-1])
-
-
-def expected_rows(part: Allowance, q: float, caps: Sequence[int]) -> float:
-    """Return about half the length of an interval, in rows."""
-    return _LENGTH * sum(_distances(part, q, caps)) / 2
 
 
 def choose_quantile(
@@ -506,7 +502,7 @@ def values_of(
 
 _CLEAR = 10.0  # deviations of noise that a number of rows must have, for the error of a mean
 _BEYOND = 5.0  # deviations above the least count that shows: selection changes little there
-_AT_ANY_LEVEL = ("count", "distinct_units", "sum", "mean")
+AT_ANY_LEVEL = ("count", "distinct_units", "sum", "mean")
 
 
 def column_of(aggregate: Aggregate) -> list[str]:
@@ -673,7 +669,7 @@ class Totals:
         only at 95% and `level` is another one.
         """
         aggregate, kind = self.aggregate, self.aggregate.kind
-        if level != LEVEL and (kind not in _AT_ANY_LEVEL or spread is not None):
+        if level != LEVEL and (kind not in AT_ANY_LEVEL or spread is not None):
             raise ValueError(f"{aggregate.name}: intervals of a {kind} are known at 95% alone")
         if aggregate.chosen:
             std = std_of(self.releases[-1])
@@ -834,7 +830,8 @@ def expected_width(
     """Return the approximate half width of an aggregate's interval, from public numbers."""
     max_keys, max_rows = caps
     if aggregate.chosen:
-        return expected_rows(part, aggregate.q, caps) / rows_per_key
+        # About half the length of an interval in rows, as a share of the rows.
+        return _LENGTH * sum(_distances(part, aggregate.q, caps)) / 2 / rows_per_key
     kind, term = aggregate.kind, terms_of(aggregate)[-1]
     replace = 2.0 if part.pure else math.sqrt(2)
     z = 2.12 if part.pure else Z

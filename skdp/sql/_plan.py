@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from sqlglot import exp
 
+from skdp.aggregation._intervals import AT_ANY_LEVEL
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._catalog import Catalog, Table, folded
 from skdp.sql._relations import (
@@ -258,7 +259,7 @@ class ReleasedScope:
             only(node, "this", "expression")
             test = node.expression.this
             node = node.this
-        if isinstance(node, exp.Anonymous) and is_anonymized(node):
+        if is_anonymized(node):
             clamp, node = clamp_of(node), plain_aggregate(node)
         if self.per_unit:
             return self._of_units(node, test, clamp)
@@ -475,7 +476,8 @@ def _planned(
     released = (table.source for table in catalog.tables.values() if table.released is not None)
     scope.released_tables = tuple(released)
     scope.per_unit = anonymized and any(
-        _counts_or_adds(node) for node in select.walk(prune=lambda n: isinstance(n, exp.Subquery))
+        isinstance(plain_aggregate(node), exp.Count | exp.Sum | exp.Avg)
+        for node in select.walk(prune=lambda n: isinstance(n, exp.Subquery))
     )
     outputs = [_output(name, item, scope) for name, item in items]
     check_names(select, outputs)
@@ -524,12 +526,6 @@ def _left_keys(select: exp.Expr, body: Body, keys: list[Key]) -> str | None:
         refuse(select, LEFT, way)
     columns = ", ".join(key.encoded(tree).sql for key in keys)
     return f"SELECT DISTINCT {columns} {public.sql} LIMIT {MOST_KEYS + 1}"
-
-
-def _counts_or_adds(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Anonymous) and is_anonymized(node):
-        node = plain_aggregate(node)
-    return isinstance(node, exp.Count | exp.Sum | exp.Avg)
 
 
 def _items(select: exp.Select) -> Iterator[tuple[str, exp.Expr]]:
@@ -681,7 +677,6 @@ def _rows(select: exp.Expr, body: Body, unit: str | None, scope: ReleasedScope) 
 Ends = tuple[str, str]
 
 _LONGEST = 100_000  # characters of SQL: products of products have each end several times
-_AT_ANY_LEVEL = ("count", "distinct_units", "sum", "mean")  # as `DPGroupBy.intervals` has it
 
 
 def interval_of(node: exp.Expr, scope: Any, parts: int = 1) -> Ends | None:
@@ -704,7 +699,7 @@ def interval_of(node: exp.Expr, scope: Any, parts: int = 1) -> Ends | None:
         return _several(name, lows), _several(name, highs)
     if is_anonymized(node) or isinstance(node, AGGREGATES):
         aggregate = scope.specification(node)
-        if parts > 1 and aggregate.kind not in _AT_ANY_LEVEL:
+        if parts > 1 and aggregate.kind not in AT_ANY_LEVEL:
             return None
         low, high = ends_of(aggregate.name, parts)
         if parts > 1:

@@ -124,13 +124,16 @@ class Links:
     handles: list[str] = field(default_factory=list)
     pairs: list[tuple[str, str]] = field(default_factory=list)
 
-    def see(self, test: exp.Expr, scope: RowScope) -> None:
-        """Take note of an equality of ids."""
+    def see(self, test: exp.Expr, scope: RowScope) -> bool:
+        """Take note of an equality of ids; say whether one is of the query around this SELECT."""
         a, b = (test.this, test.expression) if isinstance(test, exp.EQ) else (None, None)
-        if isinstance(a, exp.Column) and isinstance(b, exp.Column):
-            first, second = scope.own(a), scope.own(b)
-            if first and second and first[0].tags & second[0].tags:
-                self.pairs.append((first[1], second[1]))
+        if not (isinstance(a, exp.Column) and isinstance(b, exp.Column)):
+            return False
+        first, second = scope.own(a), scope.own(b)
+        if first and second and first[0].tags & second[0].tags:
+            self.pairs.append((first[1], second[1]))
+        across = (first is None) != (second is None)
+        return across and bool(scope.column(a).tags & scope.column(b).tags)
 
     def check(self, node: exp.Expr) -> None:
         """Refuse private tables whose rows are not tied to the same unit."""
@@ -166,6 +169,7 @@ class Body:
     matches: int = 1
     pairs: int = 0
     once: bool = False
+    correlated: bool = False  # WHERE equates an id with one of the query around this SELECT
 
     @property
     def sql(self) -> str:

@@ -232,7 +232,7 @@ class Compiler:
             scope.tables[:2] = scope.tables[1::-1]
         where = select.args.get("where")
         for test in conjuncts(None if where is None else where.this):
-            body.links.see(test, scope)
+            body.correlated |= body.links.see(test, scope)
             body.equalities += equalities(test, scope)
             body.tests.append(self._test(test, body))
             left = body.public_left
@@ -383,7 +383,7 @@ class Compiler:
                     "shown",
                     "put the private table into FROM of the outer query",
                 )
-            if not linked and not _equates(select, inner.scope):
+            if not linked and not inner.correlated:
                 refuse(
                     select,
                     "the subquery reads rows of other privacy units than that of the row around it",
@@ -582,19 +582,6 @@ def _refuse_left(node: exp.Expr, body: Body) -> None:
 def _place(handle: str) -> str:
     """Return a placeholder for a relation, which is bounded once its whole SELECT is known."""
     return f"\x00{handle}\x00"
-
-
-def _equates(select: exp.Select, scope: RowScope) -> bool:
-    """Say whether WHERE equates an id of a subquery with one of the query around it."""
-    where = select.args.get("where")
-    for test in conjuncts(None if where is None else where.this):
-        a, b = (test.this, test.expression) if isinstance(test, exp.EQ) else (None, None)
-        if not (isinstance(a, exp.Column) and isinstance(b, exp.Column)):
-            continue
-        across = (scope.own(a) is None) != (scope.own(b) is None)
-        if across and scope.column(a).tags & scope.column(b).tags:
-            return True
-    return False
 
 
 # --- how many rows a join makes of one row ------------------------------------------------------

@@ -354,8 +354,10 @@ def clamp_of(node: exp.Expr) -> tuple[float, float] | None:
     return low, high
 
 
-def plain_aggregate(node: exp.Anonymous) -> exp.Expr:
-    """Return an aggregate in plain SQL, without CLAMPED BETWEEN."""
+def plain_aggregate(node: exp.Expr) -> exp.Expr:
+    """Return an aggregate of Wilson et al. in plain SQL, without CLAMPED BETWEEN; others as is."""
+    if not is_anonymized(node):
+        return node
     parts = list(node.expressions)
     if clamp_of(node) is not None:
         parts.pop()
