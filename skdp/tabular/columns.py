@@ -783,14 +783,11 @@ def _ticks_of(value: Any, unit: str) -> int | None:
     return count
 
 
-def _days(value: Any) -> int | None:
-    return None if value is None else cast(int, ticks(value)) // _DAY
-
-
 def _polars_series(polars: Any, values: Sequence[Any], kind: ColumnType) -> Any:
     dtype = kind.dtype
     if kind.kind == "date":
-        return polars.Series(list(map(_days, values)), dtype=polars.Int32).cast(dtype)
+        days = [_ticks_of(value, "D") for value in values]
+        return polars.Series(days, dtype=polars.Int32).cast(dtype)
     if kind.kind not in ("timestamp", "zoned", "duration"):
         return polars.Series(values, dtype=dtype, strict=True)
     counts = [_ticks_of(value, dtype.time_unit) for value in values]
@@ -807,7 +804,8 @@ def _arrow_array(values: Sequence[Any], kind: ColumnType) -> Any:
         counts = [_ticks_of(value, kind.dtype.unit) for value in values]
         return pa.array(counts, pa.int64()).cast(kind.dtype)
     if kind.kind == "date" and kind.dtype.bit_width == 32:
-        return pa.array(list(map(_days, values)), pa.int32()).cast(kind.dtype)
+        days = [_ticks_of(value, "D") for value in values]
+        return pa.array(days, pa.int32()).cast(kind.dtype)
     if kind.kind == "text":  # whose bytes need not be UTF-8
         large = [None if value is None else value.encode("utf-8", "surrogateescape")
                  for value in values]  # fmt: skip

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.tabular.cells import PLAIN_NUMBERS, is_missing, numbers
+from skdp.tabular.sound import sound
 from skdp.user_code import no_restart, reading, run_isolated
 
 Floats = NDArray[np.float64]
@@ -39,12 +40,8 @@ _ARRAY_LIBRARIES = ("cupy", "jax", "jaxlib", "mlx", "tensorflow", "torch")
 
 def checked(X: Any, name: str = "X") -> Any:
     """Return a caller's container after the checks of `skdp.tabular.sound`."""
-    if X is None or type(X) in (list, tuple) or (type(X) is np.ndarray and X.flags.owndata):
-        return X
-    # Imported here: most fits are of an array with memory of its own, which needs no check.
-    from skdp.tabular.sound import sound
-
-    return sound(X, name)
+    owned = X is None or type(X) in (list, tuple) or (type(X) is np.ndarray and X.flags.owndata)
+    return X if owned else sound(X, name)
 
 
 def refuse_other_arrays(X: Any, name: str = "X") -> None:

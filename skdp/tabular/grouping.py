@@ -180,11 +180,6 @@ def _check_names(
             raise ValueError(f"table has no column {name!r}; it has {listed(names)}")
         if list(names).count(name) > 1:
             raise ValueError(f"table has two columns {name!r}; rename one of them")
-    if unit in by:
-        raise ValueError(
-            f"column {unit!r} is the unit; a key of its own for every unit would name it: "
-            "by must be other columns"
-        )
     if len(set(by)) < len(by):
         raise ValueError("by must name each column once")
 

@@ -259,6 +259,14 @@ def _numbers_of(
     return numbers, missing, "" if omit or not missing.any() else _NOT_FINITE
 
 
+def _of_known(rows: Rows, codes: NDArray, missing: NDArray[np.bool_]) -> LabelledRows:
+    """Return rows with their codes; where rows are left out, also those without a label."""
+    positions = rows._positions
+    if positions is not None:
+        positions = positions[~missing[positions]]
+    return LabelledRows(rows._X, codes, positions=positions, filtered=rows.filtered)
+
+
 @dataclass(frozen=True)
 class LabelForm(NumericForm):
     """Batches as rows with labels or, without `classes`, with targets."""
@@ -282,10 +290,7 @@ class LabelForm(NumericForm):
             return None, bad
         if self.classes is None:
             return TargetRows(rows._X, numbers), bad
-        positions = rows._positions
-        if positions is not None:
-            positions = positions[~missing[positions]]
-        return LabelledRows(rows._X, numbers, positions=positions, filtered=rows.filtered), bad
+        return _of_known(rows, numbers, missing), bad
 
 
 # Problems of y come behind those of X: their texts and numbers.
@@ -360,10 +365,7 @@ def check_labelled_table(
     codes, missing = check_labels(
         labels, rows._X.shape[0], estimator=estimator, classes=classes, omit=omit, name="labels"
     )
-    positions = rows._positions
-    if positions is not None:
-        positions = positions[~missing[positions]]
-    return LabelledRows(rows._X, codes, positions=positions, filtered=rows.filtered), flat
+    return _of_known(rows, codes, missing), flat
 
 
 def with_weights(rows: Any, weights: Any, *, estimator: str) -> Any:

@@ -372,10 +372,6 @@ class FoldTask:
             schemas = frozenset(schema_of(head, form.reads) for head in source.heads)
         return cls(source.reader, form, add, fresh, schemas, **options)
 
-    def with_image(self) -> FoldTask:
-        """Return the task with versions and image, which another machine compares with its own."""
-        return replace(self, image=self._image(), versions=_versions())
-
     def _image(self) -> str:
         """Return a hash of what `add` makes of public rows, before it is handed private ones."""
         # Machines or versions that compute otherwise differ here, before they see private rows.
@@ -699,7 +695,8 @@ def _visited(source: Source, task: FoldTask, parts: Sequence[Part]) -> Totals | 
     """Return the totals of all parts, None if the engine failed, whatever it says."""
     try:
         if getattr(source.engine, "remote", False):
-            task = task.with_image()
+            # Another machine compares them with its own.
+            task = replace(task, image=task._image(), versions=_versions())
         return source.engine.map_add(task, parts)
     except Exception:  # noqa: BLE001  its text may quote a cell
         return None

@@ -494,14 +494,6 @@ def check_rows(
     return _checked_rows(_numeric_container(X, estimator, allow_empty=allow_empty))
 
 
-def check_incomplete(X: Any, *, estimator: str, allow_empty: bool = False) -> Any:
-    """Return a table of numbers of which some are missing; guarantee and errors as `check_rows`."""
-    refuse_parts(X, estimator, ONE_PLACE)
-    X = _numeric_container(X, estimator, allow_empty=allow_empty)
-    _checked_rows(X, omit=True)
-    return X
-
-
 def _checked_rows(X: Any, omit: bool = False) -> Rows:
     """Return rows of finite numbers or raise a fixed text; `omit` leaves out rows with NaN."""
     rows = Rows(X)

@@ -52,7 +52,7 @@ from skdp.tabular.domain import (
     is_range,
 )
 from skdp.tabular.parts import NO_ROWS, ONE_PLACE, refuse_parts
-from skdp.tabular.rows import Rows, check_incomplete
+from skdp.tabular.rows import Rows, _checked_rows, _numeric_container
 from skdp.user_code import reading
 
 # --- rows as keys --------------------------------------------------------------------------------
@@ -497,7 +497,7 @@ class IncompleteRows(Rows):
     def incomplete(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start to stop as float64, NaN where a cell is missing."""
         values, _ = to_float(self._part(self._X, start, stop))
-        assert values is not None  # `check_incomplete` has converted every chunk once
+        assert values is not None  # `check_columns` has converted every chunk once
         return values
 
     def _values(self, j: int) -> NDArray[np.float64]:
@@ -541,7 +541,9 @@ def check_columns(X: Any, *, estimator: str, allow_empty: bool = False) -> Incom
 
     Guarantee and errors: as `check_rows`, but cells may be missing, and parts are refused.
     """
-    X = check_incomplete(X, estimator=estimator, allow_empty=allow_empty)
+    refuse_parts(X, estimator, ONE_PLACE)
+    X = _numeric_container(X, estimator, allow_empty=allow_empty)
+    _checked_rows(X, omit=True)
     array = isinstance(X, np.ndarray)
     types = [X.dtype] * X.shape[1] if array else column_types(X)
     labels = range(len(types)) if array else column_names(X)
