@@ -505,15 +505,15 @@ _BEYOND = 5.0  # deviations above the least count that shows: selection changes 
 AT_ANY_LEVEL = ("count", "distinct_units", "sum", "mean")
 
 
-def column_of(aggregate: Aggregate) -> list[str]:
+def column_of(aggregate: Any) -> list[str]:
     """Return the names of an aggregate's columns: one, or one for each bin."""
     if aggregate.kind == "histogram":
         return [f"{aggregate.name}_{i}" for i in range(len(aggregate.edges) - 1)]
     return [aggregate.name]
 
 
-def no_columns(aggregate: Aggregate) -> dict[str, list[Any]]:
-    """Return the columns of an aggregate, all empty."""
+def no_columns(aggregate: Any) -> dict[str, list[Any]]:
+    """Return the columns of an aggregate (of SQL, too), all empty."""
     names = [f"{name}{end}" for name in column_of(aggregate) for end in ("", "_low", "_high")]
     if aggregate.kind == "mean":
         names += [f"{aggregate.name}_population_low", f"{aggregate.name}_population_high"]
@@ -555,13 +555,13 @@ def left_out_of(out: Release, pure: bool) -> dict[str, float]:
 
 
 _UNCLEAR = (
-    "{}: units are too few for this epsilon to learn bounds of {}: values may lie far beyond "
-    "them, and there are no intervals. State bounds, or take a larger epsilon"
+    "DPGroupBy: units are too few for this epsilon to learn bounds of {}: values may lie far "
+    "beyond them, and there are no intervals. State bounds, or take a larger epsilon"
 )
 _LEFT_OUT = (
-    "{}: about {:.0%} of the rows were left out, to bound what one unit adds ({} keys, and {} rows "
-    "in each). Counts and sums, and their intervals, are of the other rows. Take a larger epsilon, "
-    "or state max_keys_per_unit and max_rows_per_unit"
+    "DPGroupBy: about {:.0%} of the rows were left out, to bound what one unit adds ({} keys, and "
+    "{} rows in each). Counts and sums, and their intervals, are of the other rows. Take a larger "
+    "epsilon, or state max_keys_per_unit and max_rows_per_unit"
 )
 _MANY = 0.1  # of the rows
 
@@ -582,16 +582,15 @@ def remarks(
 
     `unclear` has the names of the aggregates whose learned bounds are a guess.
     """
-    name = "DPGroupBy"
     guessed = sorted({aggregate.column for aggregate in aggregates if aggregate.name in unclear})
-    texts = [_UNCLEAR.format(name, listed(guessed))] if guessed else []
+    texts = [_UNCLEAR.format(listed(guessed))] if guessed else []
     counts = [aggregate.name for aggregate in aggregates if aggregate.kind == "count"]
     private = isinstance(by.max_keys_per_unit, str) or isinstance(by.max_rows_per_unit, str)
     if counts and private and by.unit is not None:
         share = share_left_out(by, sum(columns[counts[0]]))
         if share is not None:
             caps = by.max_keys_per_unit_, by.max_rows_per_unit_
-            texts.append(_LEFT_OUT.format(name, share, *caps))
+            texts.append(_LEFT_OUT.format(share, *caps))
     return texts
 
 

@@ -417,24 +417,20 @@ def check_keys(stated: Any, by: Sequence[str]) -> tuple[Any, ...]:
         # Of numpy's dates, `tolist` would make counts of ticks.
         keys = list(stated.to_pylist() if hasattr(stated, "to_pylist") else stated)
     check_length(keys, "keys")
-    text = len(by) == 1 and set(map(type, keys)) == {str}  # nothing to read then
-    for key in () if text else keys:
-        if len(by) > 1 and (not isinstance(key, tuple) or len(key) != len(by)):
-            raise ValueError(f"keys must be tuples of {len(by)}, one part for each of by")
-        for part in key if len(by) > 1 else (key,):
-            if part is not None and read_cell(part) is None:
+    values: list[Any] = keys
+    if len(by) > 1 or set(map(type, keys)) != {str}:  # of texts there is nothing to read
+        values = []
+        for key in keys:
+            if len(by) > 1 and (not isinstance(key, tuple) or len(key) != len(by)):
+                raise ValueError(f"keys must be tuples of {len(by)}, one part for each of by")
+            parts = key if len(by) > 1 else (key,)
+            read = tuple(map(read_cell, parts))
+            if any(a is None and b is not None for a, b in zip(read, parts, strict=True)):
                 raise TypeError(
                     "stated keys must be text, numbers, booleans, dates, timestamps, times, "
                     "durations, bytes, UUIDs or intervals, and none may be NaN"
                 )
-    values = (
-        keys
-        if text
-        else (
-            identity(tuple(map(read_cell, key)) if isinstance(key, tuple) else read_cell(key))
-            for key in keys
-        )
-    )
+            values.append(identity(read))
     if not keys or len(set(values)) < len(keys):
         raise ValueError("keys must be at least one, and no key twice")
     return tuple(keys)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from skdp._docstrings import shared_texts
-from skdp.aggregation._intervals import LEVEL, limits_of, notes_of, share_left_out
+from skdp.aggregation._intervals import LEVEL, limits_of, no_columns, notes_of, share_left_out
 from skdp.confidence import Released
 from skdp.confidence.limits import MetricLimits
 from skdp.core import PrivacyCertificate
@@ -243,10 +243,7 @@ def _released_columns(plan: Plan) -> list[tuple[str, str]]:
     columns = [(name, "VARCHAR") for name in plan.by]
     for aggregate in plan.aggregates:
         kind = "BIGINT" if aggregate.is_count else "DOUBLE"
-        columns += [(f"{aggregate.name}{end}", kind) for end in ("", "_low", "_high")]
-        if aggregate.kind == "mean":
-            ends = ("_population_low", "_population_high")
-            columns += [(f"{aggregate.name}{end}", "DOUBLE") for end in ends]
+        columns += [(name, kind) for name in no_columns(aggregate)]
         of_several = [parts for name, parts in plan.levels if name == aggregate.name]
         columns += [(end, kind) for parts in of_several for end in ends_of(aggregate.name, parts)]
     return columns

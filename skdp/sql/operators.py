@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
+from functools import partial
 
 from sqlglot import exp
 
@@ -193,32 +194,27 @@ def _boolean(tree: Tree, node: exp.Boolean) -> Node:
 _FOLDED = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 
 
-def _arithmetic(symbol: str) -> Callable[..., Node]:
-    """Return the rule of an operator of two numbers."""
-
-    def apply(tree: Tree, node: exp.Expr, a: Node, b: Node) -> Node:
-        if symbol == "-" and a.type.kind in TIMES:
-            return _days_between(tree, node, a, b)
-        check_operands("numbers", node, (node.this, node.expression), a, b)
-        if "null" in (a.type.kind, b.type.kind):
-            return tree.null()
-        folded = _folded(tree, symbol, a, b)
-        if folded is not None:
-            return folded
-        bounds = _range(symbol, a, b)
-        kinds = {a.type.kind, b.type.kind}
-        if kinds == {"int"} and symbol != "/":
-            return _integers(tree, symbol, a, b, bounds)
-        if kinds <= {"int", "decimal"} and symbol != "/":
-            value = _decimals(tree, symbol, a, b, bounds)
-            if value is not None:
-                return value
-        a, b = tree.to(a, DOUBLE), tree.to(b, DOUBLE)
-        if symbol in "/%":
-            b = tree.nonzero(b)
-        return tree.make(DOUBLE, f"({{0}} {symbol} {{1}})", a, b, bounds=bounds)
-
-    return apply
+def _arithmetic(symbol: str, tree: Tree, node: exp.Expr, a: Node, b: Node) -> Node:
+    if symbol == "-" and a.type.kind in TIMES:
+        return _days_between(tree, node, a, b)
+    check_operands("numbers", node, (node.this, node.expression), a, b)
+    if "null" in (a.type.kind, b.type.kind):
+        return tree.null()
+    folded = _folded(tree, symbol, a, b)
+    if folded is not None:
+        return folded
+    bounds = _range(symbol, a, b)
+    kinds = {a.type.kind, b.type.kind}
+    if kinds == {"int"} and symbol != "/":
+        return _integers(tree, symbol, a, b, bounds)
+    if kinds <= {"int", "decimal"} and symbol != "/":
+        value = _decimals(tree, symbol, a, b, bounds)
+        if value is not None:
+            return value
+    a, b = tree.to(a, DOUBLE), tree.to(b, DOUBLE)
+    if symbol in "/%":
+        b = tree.nonzero(b)
+    return tree.make(DOUBLE, f"({{0}} {symbol} {{1}})", a, b, bounds=bounds)
 
 
 def _folded(tree: Tree, symbol: str, a: Node, b: Node) -> Node | None:
@@ -309,7 +305,7 @@ def _neg(tree: Tree, node: exp.Neg, value: Node) -> Node:
         return tree.make(DOUBLE, "(0.0::DOUBLE - {0})", tree.to(value, DOUBLE), bounds=bounds)
     if value.type.kind == "int" and value.type.width == 127:
         return tree.make(value.type, "(-{0})", tree.with_negative(value))
-    return _arithmetic("-")(tree, node, tree.number(Decimal(0)), value)
+    return _arithmetic("-", tree, node, tree.number(Decimal(0)), value)
 
 
 def grown(bounds: Box, by: float) -> Box:
@@ -332,20 +328,16 @@ def _abs(tree: Tree, node: exp.Expr, value: Node) -> Node:
     return tree.make(goal, "abs({0})", tree.to(value, goal), bounds=bounds)
 
 
-def _rounded(name: str) -> Callable[..., Node]:
-    """Return the rule of FLOOR or CEIL."""
+def _rounded(name: str, tree: Tree, node: exp.Expr, value: Node) -> Node:
+    """Return FLOOR or CEIL."""
+    if value.type.kind in ("int", "null"):
+        return value
     shape = {"floor": math.floor, "ceil": math.ceil}[name]
-
-    def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
-        if value.type.kind in ("int", "null"):
-            return value
-        bounds = value.bounds and (float(shape(value.bounds[0])), float(shape(value.bounds[1])))
-        if value.type.kind == "decimal":
-            goal = decimal(min(digits_of(value.type) + 1, 38), 0)
-            return tree.make(goal, f"TRY_CAST({name}({{0}}) AS {goal.sql})", value, bounds=bounds)
-        return tree.make(DOUBLE, f"{name}({{0}})", tree.to(value, DOUBLE), bounds=bounds)
-
-    return apply
+    bounds = value.bounds and (float(shape(value.bounds[0])), float(shape(value.bounds[1])))
+    if value.type.kind == "decimal":
+        goal = decimal(min(digits_of(value.type) + 1, 38), 0)
+        return tree.make(goal, f"TRY_CAST({name}({{0}}) AS {goal.sql})", value, bounds=bounds)
+    return tree.make(DOUBLE, f"{name}({{0}})", tree.to(value, DOUBLE), bounds=bounds)
 
 
 def _round(tree: Tree, node: exp.Round, value: Node) -> Node:
@@ -402,14 +394,10 @@ def _days_between(tree: Tree, node: exp.Expr, first: Node, second: Node) -> Node
 # --- comparisons and logic ----------------------------------------------------------------------
 
 
-def _truth(sql: str) -> Callable[..., Node]:
-    """Return the rule of a comparison."""
-
-    def apply(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
-        _, args = alike(tree, node, list(parts))
-        return tree.make(BOOL, sql, *args, bounds=TRUTH)
-
-    return apply
+def _truth(sql: str, tree: Tree, node: exp.Expr, *parts: Node) -> Node:
+    """Return a comparison."""
+    _, args = alike(tree, node, list(parts))
+    return tree.make(BOOL, sql, *args, bounds=TRUTH)
 
 
 def _in(tree: Tree, node: exp.In, *parts: Node) -> Node:
@@ -417,17 +405,12 @@ def _in(tree: Tree, node: exp.In, *parts: Node) -> Node:
         reason = "IN (SELECT ...) inside of OR, CASE or another expression is not supported"
         refuse(node, reason, "make it a condition of WHERE, by itself or joined to others by AND")
     holes = ", ".join(f"{{{i}}}" for i in range(1, len(parts)))
-    return _truth(f"({{0}} IN ({holes}))")(tree, node, *parts)
+    return _truth(f"({{0}} IN ({holes}))", tree, node, *parts)
 
 
-def _logic(word: str) -> Callable[..., Node]:
-    """Return the rule of AND or OR."""
-
-    def apply(tree: Tree, node: exp.Expr, a: Node, b: Node) -> Node:
-        a, b = tested(node.this, a), tested(node.expression, b)
-        return tree.make(BOOL, f"({{0}} {word} {{1}})", a, b, bounds=TRUTH)
-
-    return apply
+def _logic(word: str, tree: Tree, node: exp.Expr, a: Node, b: Node) -> Node:
+    a, b = tested(node.this, a), tested(node.expression, b)
+    return tree.make(BOOL, f"({{0}} {word} {{1}})", a, b, bounds=TRUTH)
 
 
 def _not(tree: Tree, node: exp.Not, value: Node) -> Node:
@@ -491,17 +474,13 @@ def _if(tree: Tree, node: exp.If, test: Node, true: Node, *false: Node) -> Node:
     return _chosen(tree, node, None, tests, [true, *(false or (tree.null(),))])
 
 
-def _several(name: str) -> Rule:
-    """Return the rule of a function of any number of values of one type."""
-
-    def apply(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
-        goal, args = alike(tree, node, list(parts))
-        if goal.kind == "null":
-            return tree.null()
-        holes = ", ".join(f"{{{i}}}" for i in range(len(args)))
-        return tree.make(goal, f"{name}({holes})", *args, bounds=union_of(parts))
-
-    return Rule(apply, ("this", "expressions"), ("ignore_nulls",))
+def _several(name: str, tree: Tree, node: exp.Expr, *parts: Node) -> Node:
+    """Return a function of any number of values of one type."""
+    goal, args = alike(tree, node, list(parts))
+    if goal.kind == "null":
+        return tree.null()
+    holes = ", ".join(f"{{{i}}}" for i in range(len(args)))
+    return tree.make(goal, f"{name}({holes})", *args, bounds=union_of(parts))
 
 
 def _nullif(tree: Tree, node: exp.Nullif, a: Node, b: Node) -> Node:
@@ -520,33 +499,38 @@ _COMPARED = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">"
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+_OF_SEVERAL = {exp.Coalesce: "coalesce", exp.Greatest: "greatest", exp.Least: "least"}
 
 OPERATORS: dict[type, Rule] = {
     exp.Literal: Rule(_literal, (), ("this", "is_string")),
     exp.Boolean: Rule(_boolean, (), ("this",)),
     exp.Null: Rule(lambda tree, node: tree.null()),
     exp.Paren: Rule(lambda tree, node, operand: operand, _ONE),
-    **{kind: Rule(_arithmetic(s), _TWO, ("typed", "safe")) for kind, s in _ARITHMETIC.items()},
+    **{
+        kind: Rule(partial(_arithmetic, s), _TWO, ("typed", "safe"))
+        for kind, s in _ARITHMETIC.items()
+    },
     exp.IntDiv: Rule(_int_div, _TWO, needs="numbers"),
     exp.Neg: Rule(_neg, _ONE, needs="numbers"),
     exp.Abs: Rule(_abs, _ONE, needs="numbers"),
-    exp.Floor: Rule(_rounded("floor"), _ONE, needs="numbers"),
-    exp.Ceil: Rule(_rounded("ceil"), _ONE, needs="numbers"),
+    exp.Floor: Rule(partial(_rounded, "floor"), _ONE, needs="numbers"),
+    exp.Ceil: Rule(partial(_rounded, "ceil"), _ONE, needs="numbers"),
     exp.Round: Rule(_round, _ONE, ("decimals",), needs="numbers"),
     exp.Sqrt: _of_double("(CASE WHEN {0} >= 0 THEN sqrt(greatest({0}, 0.0::DOUBLE)) END)"),
     exp.Ln: _of_double("(CASE WHEN {0} > 0 THEN ln(greatest({0}, '5e-324'::DOUBLE)) END)"),
     exp.IsNan: _of_double("isnan({0})", BOOL),
-    **{kind: Rule(_truth(f"({{0}} {symbol} {{1}})"), _TWO) for kind, symbol in _COMPARED.items()},
-    exp.Between: Rule(_truth("({0} BETWEEN {1} AND {2})"), ("this", "low", "high")),
+    **{kind: Rule(partial(_truth, f"({{0}} {s} {{1}})"), _TWO) for kind, s in _COMPARED.items()},
+    exp.Between: Rule(partial(_truth, "({0} BETWEEN {1} AND {2})"), ("this", "low", "high")),
     exp.In: Rule(_in, ("this", "expressions"), ("query",)),
-    exp.And: Rule(_logic("AND"), _TWO),
-    exp.Or: Rule(_logic("OR"), _TWO),
+    exp.And: Rule(partial(_logic, "AND"), _TWO),
+    exp.Or: Rule(partial(_logic, "OR"), _TWO),
     exp.Not: Rule(_not, _ONE),
     exp.Is: Rule(_is, _ONE, ("expression",)),
     exp.Case: _Branches(_case),
     exp.If: Rule(_if, ("this", "true", "false")),
-    exp.Coalesce: _several("coalesce"),
-    exp.Greatest: _several("greatest"),
-    exp.Least: _several("least"),
+    **{
+        kind: Rule(partial(_several, name), ("this", "expressions"), ("ignore_nulls",))
+        for kind, name in _OF_SEVERAL.items()
+    },
     exp.Nullif: Rule(_nullif, _TWO),
 }

@@ -6,10 +6,11 @@ A rule gives the type, the SQL and the bounds of a node. `skdp.sql.ir` says why 
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from sqlglot import exp
@@ -87,7 +88,10 @@ _SAME_PARTS = {"dow": "dayofweek", "weekday": "dayofweek", "doy": "dayofyear"} |
 _UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 
 
-def _part(tree: Tree, node: exp.Expr, name: str, value: Node, part: exp.Expr) -> Node:
+def _part(name: str, tree: Tree, node: exp.Expr, value: Node) -> Node:
+    """Return a part of a date; EXTRACT, without a `name`, says which."""
+    part = node.this if name else node.expression
+    name = name or node.this.name.lower()
     name = _SAME_PARTS.get(name, name)
     if name not in _PARTS:
         *first, last = _PARTS
@@ -102,14 +106,6 @@ def _part(tree: Tree, node: exp.Expr, name: str, value: Node, part: exp.Expr) ->
     years = moment.type.width
     bounds = _PARTS[name] or (-float(years) if years else 0.0, 9999.0 + years)
     return tree.make(integer(32), f"{name}({{0}})", moment, bounds=bounds)
-
-
-def _part_function(name: str) -> Rule:
-    return Rule(lambda tree, node, operand: _part(tree, node, name, operand, node.this), _ONE)
-
-
-def _extract(tree: Tree, node: exp.Extract, value: Node) -> Node:
-    return _part(tree, node, node.this.name.lower(), value, node.expression)
 
 
 def _unit_of(node: exp.Expr, what: str) -> str:
@@ -285,15 +281,11 @@ def _stated_text(tree: Tree, node: exp.Expr, part: exp.Expr, what: str) -> Node:
     return tree.leaf(TEXT, text_of(str(part.this)), value=str(part.this))
 
 
-def _matches(sql: str) -> Rule:
-    """Return the rule of a comparison of a text with a literal."""
-
-    def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
-        pattern = _stated_text(tree, node, node.expression, "the pattern")
-        test = sql.replace("{0} ", "{0} NOT ") if node.args.get("negate") else sql
-        return tree.make(BOOL, test, value, pattern, bounds=TRUTH)
-
-    return Rule(apply, _ONE, ("expression", "negate"), needs="text")
+def _matches(sql: str, tree: Tree, node: exp.Expr, value: Node) -> Node:
+    """Return a comparison of a text with a literal."""
+    pattern = _stated_text(tree, node, node.expression, "the pattern")
+    test = sql.replace("{0} ", "{0} NOT ") if node.args.get("negate") else sql
+    return tree.make(BOOL, test, value, pattern, bounds=TRUTH)
 
 
 def _substring(tree: Tree, node: exp.Substring, value: Node) -> Node:
@@ -306,14 +298,11 @@ def _substring(tree: Tree, node: exp.Substring, value: Node) -> Node:
     return tree.make(TEXT, f"substring({{0}}, {start}, {size})", value)
 
 
-def _end_of_text(name: str) -> Rule:
-    def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
-        size = small_integer(node.expression, 10**6, f"the length of {name.upper()}")
-        if size < 0:
-            refuse(node, f"{said(node)}: the length must not be negative", "write 0 or more")
-        return tree.make(TEXT, f'"{name}"({{0}}, {size})', value)
-
-    return Rule(apply, _ONE, ("expression",), needs="text")
+def _end_of_text(name: str, tree: Tree, node: exp.Expr, value: Node) -> Node:
+    size = small_integer(node.expression, 10**6, f"the length of {name.upper()}")
+    if size < 0:
+        refuse(node, f"{said(node)}: the length must not be negative", "write 0 or more")
+    return tree.make(TEXT, f'"{name}"({{0}}, {size})', value)
 
 
 def _joined(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
@@ -336,11 +325,17 @@ def _replace(tree: Tree, node: exp.Replace, value: Node) -> Node:
 SHIFTED = Rule(_shifted, _ONE, ("expression", "typed", "safe"))  # by an interval
 _OF_DATES = (exp.Year, exp.Quarter, exp.Month, exp.Week, exp.Day, exp.DayOfWeek, exp.DayOfYear)
 _OF_TIMES = (exp.Hour, exp.Minute, exp.Second)
+_MATCHES = {exp.Like: "({0} LIKE {1})", exp.ILike: "({0} ILIKE {1})"} | {
+    exp.StartsWith: "starts_with({0}, {1})",
+    exp.Contains: "contains({0}, {1})",
+}
 FUNCTIONS: dict[type, Rule] = {
-    **{kind: _part_function(kind.__name__.lower()) for kind in (*_OF_DATES, *_OF_TIMES)},
-    exp.DayOfWeekIso: _part_function("isodow"),
-    exp.TimeToUnix: _part_function("epoch"),
-    exp.Extract: Rule(_extract, ("expression",), _ONE),
+    **{
+        kind: Rule(partial(_part, kind.__name__.lower()), _ONE) for kind in (*_OF_DATES, *_OF_TIMES)
+    },
+    exp.DayOfWeekIso: Rule(partial(_part, "isodow"), _ONE),
+    exp.TimeToUnix: Rule(partial(_part, "epoch"), _ONE),
+    exp.Extract: Rule(partial(_part, ""), ("expression",), _ONE),
     exp.Monthname: _name_of("monthname"),
     exp.Dayname: _name_of("dayname"),
     exp.TimestampTrunc: Rule(_trunc, _ONE, ("unit",)),
@@ -353,13 +348,13 @@ FUNCTIONS: dict[type, Rule] = {
     exp.Upper: _text("upper({0})"),
     exp.Trim: _text("trim({0})"),
     exp.Length: _text("length({0})", integer(32)),
-    exp.Like: _matches("({0} LIKE {1})"),
-    exp.ILike: _matches("({0} ILIKE {1})"),
-    exp.StartsWith: _matches("starts_with({0}, {1})"),
-    exp.Contains: _matches("contains({0}, {1})"),
+    **{
+        kind: Rule(partial(_matches, sql), _ONE, ("expression", "negate"), needs="text")
+        for kind, sql in _MATCHES.items()
+    },
     exp.Substring: Rule(_substring, _ONE, ("start", "length"), needs="text"),
-    exp.Left: _end_of_text("left"),
-    exp.Right: _end_of_text("right"),
+    exp.Left: Rule(partial(_end_of_text, "left"), _ONE, ("expression",), needs="text"),
+    exp.Right: Rule(partial(_end_of_text, "right"), _ONE, ("expression",), needs="text"),
     exp.DPipe: Rule(_joined, _TWO, ("safe",), needs="text"),
     exp.Concat: Rule(_joined, ("expressions",), ("safe", "coalesce"), needs="text"),
     exp.Replace: Rule(_replace, _ONE, ("expression", "replacement"), needs="text"),
@@ -446,7 +441,7 @@ def _rule(node: exp.Expr) -> tuple[Rule, list[exp.Expr]]:
             signs = ["-" if isinstance(of, exp.Sub) else "+" for _, of in terms]
             adds = isinstance(node, exp.Add | exp.Sub)
             step = None if adds else RULES[type(node)].build
-            return Rule(_chain(step, signs)), [term for term, _ in terms]
+            return Rule(partial(_chain, step, signs)), [term for term, _ in terms]
     if isinstance(getattr(node, "expression", None), exp.Interval):
         if not isinstance(node, exp.Add | exp.Sub):
             reason = f"{said(node)}: an interval can only be added to or subtracted from a date"
@@ -466,10 +461,10 @@ def _rule(node: exp.Expr) -> tuple[Rule, list[exp.Expr]]:
     return result, result.parts(node)
 
 
-def _chain(step: Any, signs: list[str]) -> Callable[..., Node]:
-    """Return the rule of a long chain: its terms are put together in pairs."""
+def _chain(step: Any, signs: list[str], tree: Tree, node: exp.Expr, *operands: Node) -> Node:
+    """Return a long chain: its terms are put together in pairs."""
 
-    def pair(tree: Tree, node: exp.Expr, a: Any, b: Any) -> tuple[str, Node]:
+    def pair(a: tuple[str, Node], b: tuple[str, Node]) -> tuple[str, Node]:
         if step is not None:
             return "+", step(tree, node, a[1], b[1])
         if a[0] == b[0]:
@@ -477,15 +472,11 @@ def _chain(step: Any, signs: list[str]) -> Callable[..., Node]:
         first, second = (a, b) if a[0] == "+" else (b, a)
         return "+", RULES[exp.Sub].build(tree, node, first[1], second[1])
 
-    def apply(tree: Tree, node: exp.Expr, *operands: Node) -> Node:
-        terms = list(zip(signs, operands, strict=True))
-        while len(terms) > 1:
-            odd = terms[len(terms) // 2 * 2 :]
-            pairs = zip(terms[::2], terms[1::2], strict=False)
-            terms = [*(pair(tree, node, a, b) for a, b in pairs), *odd]
-        return terms[0][1]
-
-    return apply
+    terms = list(zip(signs, operands, strict=True))
+    while len(terms) > 1:
+        odd = terms[len(terms) // 2 * 2 :]
+        terms = [*itertools.starmap(pair, zip(terms[::2], terms[1::2], strict=False)), *odd]
+    return terms[0][1]
 
 
 def value_of_subquery(node: exp.Subquery) -> Node:
