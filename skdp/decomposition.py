@@ -506,7 +506,7 @@ class DPPCA(
             return super()._open(X, reset=reset)
         self._check_parameters()
         rows = check_sparse(X, **self._entrance)
-        validate_data(self, rows.head, reset=reset, skip_check_array=True)
+        validate_data(self, X, reset=reset, skip_check_array=True)
         return rows
 
     @property

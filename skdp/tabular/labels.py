@@ -45,7 +45,6 @@ from skdp.tabular.parts import (
 from skdp.tabular.rows import (
     NumericForm,
     Rows,
-    SparseRows,
     check_rows,
     check_sparse,
     check_table,
@@ -135,14 +134,6 @@ class TargetRows(LabelledRows):
         return columns.T
 
 
-class SparseTargetRows(TargetRows, SparseRows):
-    """The same of sparse rows, of which a chunk at a time is dense."""
-
-
-class SparseLabelledRows(LabelledRows, SparseRows):
-    """Sparse rows with labels, of which a chunk at a time is dense."""
-
-
 # --- labels and targets -------------------------------------------------------------------------
 
 
@@ -203,11 +194,10 @@ def check_labelled(
     if is_parts(X) or is_parts(y):
         options: Any = {"allow_empty": allow_empty, "one_place": one_place, "classes": classes}
         return _labelled_parts(X, y, estimator=estimator, **options)
-    as_sparse = takes_sparse and sparse.issparse(X)
-    check = check_sparse if as_sparse else check_rows
+    check = check_sparse if takes_sparse and sparse.issparse(X) else check_rows
     rows = check(X, estimator=estimator, allow_empty=allow_empty)
     numbers, _ = check_labels(y, rows._n, estimator=estimator, classes=classes)
-    return (SparseLabelledRows if as_sparse else LabelledRows)(rows._X, numbers)
+    return LabelledRows(rows._X, numbers)
 
 
 def check_labels(
@@ -413,8 +403,7 @@ def check_with_target(
             raise TypeError(_PARTS_WEIGHTS.format(estimator=estimator))
         options: Any = {"allow_empty": allow_empty, "one_place": one_place, "classes": None}
         return _labelled_parts(X, y, estimator=estimator, **options)
-    as_sparse = takes_sparse and sparse.issparse(X)
-    check = check_sparse if as_sparse else check_rows
+    check = check_sparse if takes_sparse and sparse.issparse(X) else check_rows
     rows = check(X, estimator=estimator, allow_empty=allow_empty)
     columns, is_table = flat_columns(y, "y") if takes_table and y is not None else ([y], False)
     if not (is_table and columns):
@@ -423,7 +412,7 @@ def check_with_target(
     target = np.column_stack(targets) if is_table else targets[0]
     if weights is not None:
         weights = _checked_weights(weights, rows._n, estimator)
-    return (SparseTargetRows if as_sparse else TargetRows)(rows._X, target, weights)
+    return TargetRows(rows._X, target, weights)
 
 
 # --- labels of which nobody stated the classes ------------------------------------------------

@@ -355,10 +355,12 @@ class Rows:
         return [(i, min(i + step, self._n)) for i in range(0, self._n, step)]
 
     def _part(self, table: Any, start: int, stop: int) -> Any:
-        """Return rows start to stop in the caller's own container."""
+        """Return rows start to stop in the caller's own container; sparse numbers as an array."""
         if self._positions is None:
-            return cut(table, start, stop)
-        return take(table, self._positions[start:stop])
+            part = cut(table, start, stop)
+        else:
+            part = take(table, self._positions[start:stop])
+        return part.toarray() if self._numeric and sparse.issparse(part) else part
 
     def salt(self, number: int) -> int:
         """Return 0: rows with at most one key a column need no secret ranks of their keys."""
@@ -645,20 +647,7 @@ def _as_columns(X: Any) -> tuple[Any, bool]:
 _NOT_FINITE_SPARSE = "Input X contains NaN or infinity; the cells of a sparse X must be finite."
 
 
-class SparseRows(Rows):
-    """The rows of a matrix in compressed sparse rows, of which a chunk at a time is dense."""
-
-    def _part(self, table: Any, start: int, stop: int) -> Any:
-        part = super()._part(table, start, stop)
-        return part.toarray() if sparse.issparse(part) else part
-
-    @property
-    def head(self) -> NDArray[np.float64]:
-        """An array of no rows with the columns of the table."""
-        return np.empty((0, self._X.shape[1]))
-
-
-def check_sparse(X: Any, *, estimator: str, allow_empty: bool = False) -> SparseRows:
+def check_sparse(X: Any, *, estimator: str, allow_empty: bool = False) -> Rows:
     """Validate a sparse private table; the container, its shape and its type are public.
 
     Errors have fixed texts: not two-dimensional, no real numbers, not finite, no row, no column or
@@ -667,7 +656,7 @@ def check_sparse(X: Any, *, estimator: str, allow_empty: bool = False) -> Sparse
     table = _own_rows(X, estimator)
     if table.shape[0] == 0 and not allow_empty:
         raise ValueError(NO_ROWS)
-    rows = SparseRows(table)
+    rows = Rows(table)
     with np.errstate(all="ignore"):
         if table.has_canonical_format:
             bad = [not np.isfinite(table.data.astype(np.float64, copy=False)).all()]
