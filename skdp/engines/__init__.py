@@ -311,8 +311,8 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
             head = file.schema_arrow.remove_metadata().empty_table()
             names = tuple(head.column_names) if names is None else names
             heads.append(head)
-            check_same(heads, names if columns is not None else None)
             handles += [(path, group) for group in range(file.num_row_groups)]
+    check_same(heads, names if columns is not None else None)
     where: Any = Threads()
     if engine == "dask":
         where = Dask()

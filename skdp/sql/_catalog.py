@@ -18,6 +18,7 @@ from typing import Any
 from skdp.aggregation._plan import pair_of
 from skdp.sql.ir import column_type, quoted, text_of
 from skdp.tabular import checked, stated_type, type_name, with_types
+from skdp.tabular.relation_plans import mixed_types
 from skdp.user_code import cancellable, or_raise, suppress_warnings
 
 _KEYS = {"unit", "owner", "columns", "keys", "types"}
@@ -25,6 +26,7 @@ _KEYS = {"unit", "owner", "columns", "keys", "types"}
 _OTHER_IDS = ("UUID", "BLOB", "BIT", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_NS", "TIME")
 _FILES = "read_parquet("
 _OF_FILE, _IN_FILE = "skdp_file", "file_row_number"  # columns that identify a row of files
+_PLACES = f", filename = '{_OF_FILE}', {_IN_FILE} = true"
 _SPECIAL = re.compile(r"\b(GENERATED|COLLATE)\b", re.IGNORECASE)
 
 
@@ -346,10 +348,20 @@ def rows_of(cursor: Any, statement: str, failed: str) -> list[tuple[Any, ...]]:
 
 def _columns_of(cursor: Any, source: str) -> list[tuple[str, str]]:
     text = f"DuckDB cannot read {source}. Check that the table or file exists and is not damaged"
-    result = or_raise(
-        lambda: cursor.execute(f"DESCRIBE SELECT * FROM {source}").fetchall(),
-        lambda: ValueError(text),
-    )
+
+    def read(sql: str) -> list[Any]:
+        rows: list[Any] = or_raise(lambda: cursor.execute(sql).fetchall(), lambda: ValueError(text))
+        return rows
+
+    result = read(f"DESCRIBE SELECT * FROM {source}")
+    if source.startswith(_FILES) and any(letter in source for letter in "*?["):
+        # DuckDB casts the columns of all files to the types of the first: it may fail on a cell.
+        files = source.replace(_PLACES, "").removeprefix(_FILES)[:-1]
+        if read(mixed_types(files)) != [(0,)]:
+            raise ValueError(
+                f"the columns of {source} must have the same types in all files. Write the files "
+                "anew with one schema"
+            )
     of_files = (_OF_FILE, _IN_FILE) if f"{_OF_FILE}'" in source else ()
     return [(row[0], row[1]) for row in result if row[0] not in of_files]
 
@@ -369,7 +381,7 @@ def _with_row_ids(
             )
     place = "{0}.rowid"
     if source.startswith(_FILES):
-        source = f"{source[:-1]}, filename = '{_OF_FILE}', {_IN_FILE} = true)"
+        source = f"{source[:-1]}{_PLACES})"
         place = f"{{0}}.{_OF_FILE}, ':', {{0}}.{_IN_FILE}"
     return source, f"concat('{number}:', {place})"
 

@@ -158,12 +158,12 @@ def files_at(paths: Any) -> list[str]:
 
 
 def check_same(heads: list[Any], columns: tuple[Any, ...] | None) -> None:
-    """Raise if the last file has other columns than the first: names, order and types."""
-    first, last = heads[0].schema, heads[-1].schema
+    """Raise if a file has other columns than the first: names, order and types."""
+    schemas = [head.schema for head in heads]
     if columns is not None:  # those that are missing are named later
-        known = [name for name in columns if name in first.names and name in last.names]
-        first, last = ([schema.field(name).type for name in known] for schema in (first, last))
-    if first != last:
+        known = [name for name in columns if all(name in schema.names for schema in schemas)]
+        schemas = [[schema.field(name).type for name in known] for schema in schemas]
+    if any(schema != schemas[0] for schema in schemas):
         raise ValueError(
             "all Parquet files must have the same columns, in one order and of the same types; "
             "state columns=[...], or write the files anew with one schema"

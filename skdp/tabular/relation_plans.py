@@ -61,6 +61,18 @@ _RELATIONS = (
 )
 
 
+def mixed_types(files: str) -> str:
+    """Return SQL that counts the columns of Parquet files, an SQL expression, of several types.
+
+    DuckDB casts them to the types in the first file, and such a cast may fail on a cell.
+    """
+    own = "name, list(duckdb_type ORDER BY column_id) AS own"
+    columns = f"SELECT {own} FROM parquet_schema({files}) WHERE column_id > 0"
+    of_files = f"{columns} GROUP BY name, file_name"
+    mixed = f"SELECT name FROM ({of_files}) GROUP BY name HAVING count(DISTINCT own) > 1"
+    return f"SELECT count(*) FROM ({mixed})"
+
+
 def _words(names: str) -> set[str]:
     return set(names.split())
 
@@ -76,7 +88,7 @@ _PLAIN = _words(
     "AGGREGATE_AND_GROUP_BY ORDER_BY LIMIT SAMPLE UNION EXCEPT INTERSECT MATERIALIZED_CTE "
     "CTE_REF"
 )
-_SCANS = {"seq_scan", "range", "generate_series", *_PARQUET_FUNCTIONS}
+_SCANS = {"seq_scan", "range", "generate_series"}
 _FIXED_LIMITS = {"UNSET", "CONSTANT_VALUE", "CONSTANT_PERCENTAGE"}
 _CLASSES = _words(
     "BOUND_REF BOUND_COLUMN_REF BOUND_CONSTANT BOUND_CONJUNCTION BOUND_COMPARISON BOUND_BETWEEN "
@@ -253,6 +265,12 @@ class _Plans:
         if node.get("type") == "TABLE_FUNCTION":
             name = node["function"]["function_name"].lower()
             if name in _PARQUET_FUNCTIONS:
+                files, *options = node["function"]["arguments"]
+                if "schema" in map(_option, options):  # types that DuckDB casts to
+                    raise ValueError
+                query = self._shown("json_serialize_sql", "SELECT 1")
+                query["statements"][0]["node"]["select_list"] = [files["expression"]]
+                yield from self._mixed(self._text(query).removeprefix("SELECT "))
                 self._put_empty(node, name, empty_tables)
                 return
         elif node.get("type") == "BASE_TABLE":
@@ -283,11 +301,16 @@ class _Plans:
             if not _SOURCE.fullmatch(text):
                 yield from self.failing(text, of_view=True)
         elif name.lower().endswith((".parquet", ".parq")):
+            yield from self._mixed(_literal(name))
             self._put_empty(node, PurePath(name).stem, empty_tables)
             return
         elif not name.startswith("__duckdb_source_"):
             raise ValueError
         self._put_empty(node, name, empty_tables)
+
+    def _mixed(self, files: str) -> Iterator[str]:
+        if self._read(mixed_types(files)) != [(0,)]:
+            yield "a cast of Parquet files whose types differ"
 
     def _put_empty(self, node: dict[str, Any], name: str, empty_tables: list[str]) -> None:
         """Turn a reference to a table, in place, into one to an empty table of the same types."""
@@ -337,6 +360,12 @@ def _literal(text: str) -> str:
 
 def _quoted(path: list[str]) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in path if part)
+
+
+def _option(argument: dict[str, Any]) -> str:
+    """Return the name of an option of a table function: name := value, or name = value."""
+    left = argument["expression"].get("left", {})
+    return str(argument["name"] or "".join(left.get("column_names", []))).lower()
 
 
 def _nodes(node: Any) -> Iterator[dict[str, Any]]:

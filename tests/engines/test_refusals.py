@@ -343,6 +343,10 @@ def test_files_with_other_columns_are_refused(tmp_path):
         by = DPGroupBy("b", None, keys=[1]).agg(n="count")
         with pytest.raises(ValueError, match="the same columns, in one order and of the same"):
             by.fit(tmp_path)
+        pq.write_table(pa.table({"a": [1.0, 2.0], "b": [1, 2]}), tmp_path / "2.parquet")
+        with pytest.raises(ValueError, match="the same columns, in one order and of the same"):
+            by.fit(tmp_path)  # a file between two equal ones
+        (tmp_path / "2.parquet").unlink()
     pq.write_table(pa.table({"b": [1, 2], "a": [1.0, 2.0]}), tmp_path / "1.parquet")
     assert len(read_parquet(tmp_path, columns=["a", "b"]).handles) == 2
     (tmp_path / "1.parquet").unlink()

@@ -119,6 +119,15 @@ def test_rows_of_files_are_units(tmp_path):
     assert set(rows.values()) == {2}
     found = db.sql("SELECT x, COUNT(*) AS n FROM v GROUP BY x", epsilon=1e3, delta=1e-6)
     assert found.to_dict()["n"] == [10, 10, 10]
+    for cell in (
+        "x",
+        "1",
+    ):  # DuckDB would cast this column, and fail on the one and not on the other
+        pd.DataFrame({"x": [cell]}).to_parquet(tmp_path / "c.parquet")
+        with pytest.raises(RuntimeError, match="has changed"):
+            db.sql("SELECT COUNT(*) AS n FROM v")
+        with pytest.raises(ValueError, match="the same types in all files"):
+            PrivateDatabase({"v": str(tmp_path / "*.parquet")}, tables=tables, budget=budget)
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_or_remove_one"])

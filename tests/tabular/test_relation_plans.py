@@ -256,6 +256,21 @@ def test_files_and_chains_of_calls_are_read(con, tmp_path):
     con.table("t").project("u").write_csv(str(tmp_path / "t.csv"))
     with pytest.raises(ValueError, match=r"cells decide the types of CSV.*CREATE TABLE"):
         check_plan(con.read_csv(str(tmp_path / "t.csv")))
+    # DuckDB casts the columns of all files to the types of the first, or to stated ones.
+    con.sql("SELECT k AS u FROM t").write_parquet(str(tmp_path / "other.parquet"))
+    con.sql("SELECT k FROM t").write_parquet(str(tmp_path / "of_k.parquet"))
+    other, of_k = (f"'{tmp_path}/{name}.parquet'" for name in ("other", "of_k"))
+    check_plan(con.sql(f"SELECT k FROM read_parquet([{named}, {of_k}], union_by_name = true)"))
+    for mixed in (
+        con.read_parquet(f"{tmp_path}/*.parquet"),
+        con.sql(f"SELECT u FROM '{tmp_path}/*.parquet'"),
+        con.sql(f"SELECT k FROM read_parquet([{named}, {other}])"),
+    ):
+        with pytest.raises(ValueError, match="a cast of Parquet files whose types differ"):
+            check_plan(mixed)
+    typed = "MAP {0: {name: 'u', type: 'DATE', default_value: NULL}}"
+    with pytest.raises(ValueError, match="cannot show the plan"):
+        check_plan(con.sql(f"SELECT u FROM read_parquet({other}, schema = {typed})"))
     con.execute("DROP VIEW of_both; DROP VIEW of_file")
     listed = con.sql("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'skdp%'")
     assert listed.fetchall() == []
