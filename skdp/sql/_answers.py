@@ -87,30 +87,15 @@ class Answer:
         return list(self.relation.columns)
 
     def to_pandas(self) -> Any:
-        """Return the answer as a pandas data frame.
-
-        Returns
-        -------
-        table : pandas.DataFrame
-        """
+        """Return the answer as a pandas data frame."""
         return self.relation.df()
 
     def to_polars(self) -> Any:
-        """Return the answer as a polars data frame.
-
-        Returns
-        -------
-        table : polars.DataFrame
-        """
+        """Return the answer as a polars data frame."""
         return self.relation.pl()
 
     def to_arrow(self) -> Any:
-        """Return the answer as a pyarrow table.
-
-        Returns
-        -------
-        table : pyarrow.Table
-        """
+        """Return the answer as a pyarrow table."""
         return self.relation.to_arrow_table()
 
     def fetchall(self) -> list[tuple[Any, ...]]:
@@ -124,13 +109,7 @@ class Answer:
         return {name: [row[i] for row in rows] for i, name in enumerate(self.columns)}
 
     def certificate(self) -> dict[str, Any]:
-        """Return a description of the release: query, aggregated rows, bounding, releases.
-
-        Returns
-        -------
-        certificate : dict
-            Of plain types.
-        """
+        """Return the release in plain types: query, aggregated rows, bounding, releases."""
         return {
             "query": self.sql,
             "rows": self.rewritten,

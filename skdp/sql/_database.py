@@ -568,12 +568,7 @@ def dpsql(line: str, cell: str, names: dict[str, Any]) -> Any:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Add the SQL magic to a notebook, on ``%load_ext skdp.sql``.
-
-    Parameters
-    ----------
-    ipython : InteractiveShell
-    """
+    """Add the SQL magic to a notebook, on ``%load_ext skdp.sql``."""
 
     def magic(line: str, cell: str) -> Any:
         result = dpsql(line, cell, ipython.user_ns)

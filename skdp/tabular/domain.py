@@ -98,13 +98,7 @@ class Bins:
     def regular(
         cls, low: Any, high: Any, n_cells: int, *, integer: bool = False, missing: bool = False
     ) -> Bins:
-        """Return cells of equal width between two finite numbers or dates, 1 to 65535 of them.
-
-        Parameters
-        ----------
-        integer, missing : bool, default=False
-            As of `Bins`.
-        """
+        """Return cells of equal width between two finite numbers or dates, 1 to 65535 of them."""
         integral = isinstance(n_cells, numbers.Integral) and not isinstance(n_cells, bool)
         if not (integral and 1 <= n_cells < MAX_CODES):
             raise ValueError(
