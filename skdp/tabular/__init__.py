@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from skdp._lazy import page_of
 
 if TYPE_CHECKING:
-    from skdp.tabular.cells import MISSING, cell_key, identity, is_missing, key_order, read_cell
+    from skdp.tabular.cells import MISSING, cell_key, identity, is_missing, read_cell
     from skdp.tabular.coding import (
         CodedRows,
         Schema,
@@ -76,8 +76,6 @@ if TYPE_CHECKING:
         OTHER,
         UNITS,
         ColumnPlan,
-        IncompleteRows,
-        UncodedRows,
         array_of_cells,
         cell_codes,
         check_categorical,
@@ -96,18 +94,17 @@ else:
 
 __all__ = [
     "CATEGORIES", "KEYS", "MISSING", "MOMENT", "NUMBER", "NUMBERS", "ONE_PLACE", "OTHER", "UNITS",
-    "Bins", "CodedRows", "ColumnPlan", "Domain", "IncompleteRows", "KeyTerm", "NotNumericError",
-    "Rows", "Schema", "UncodedRows", "UnitCounts", "Units", "WholeUnits", "about", "array_of",
-    "array_of_cells", "array_of_rows", "as_dense", "as_table", "cell_codes", "cell_key",
-    "check_categorical", "check_coded", "check_coded_target", "check_columns", "check_errors",
-    "check_grouped", "check_keyed", "check_labelled", "check_labelled_table", "check_labels",
-    "check_marks", "check_outcomes", "check_public_array", "check_rows", "check_samples",
-    "check_scores", "check_sparse", "check_table", "check_uncoded", "check_units",
-    "check_unselected", "check_with_target", "checked", "column_cells", "column_of_values",
-    "column_plans", "cut", "dealt_rows", "decoded", "dense_blocks", "holds_numbers", "identity",
-    "is_listed", "is_missing", "is_parts", "keeps_types", "key_order", "label_codes", "leaves_open",
-    "listed", "name_of_ids", "never_held", "opaque_rows", "public_codes", "public_length",
-    "read_cell", "refuse_parts", "shown_key", "split_by_key", "stand_in", "stated_columns",
-    "stated_type", "table_of", "table_schema", "take", "target_column", "type_name", "with_missing",
-    "with_types", "with_weights", "without_column",
+    "Bins", "CodedRows", "ColumnPlan", "Domain", "KeyTerm", "NotNumericError", "Rows", "Schema",
+    "UnitCounts", "Units", "WholeUnits", "about", "array_of", "array_of_cells", "array_of_rows",
+    "as_dense", "as_table", "cell_codes", "cell_key", "check_categorical", "check_coded",
+    "check_coded_target", "check_columns", "check_errors", "check_grouped", "check_keyed",
+    "check_labelled", "check_labelled_table", "check_labels", "check_marks", "check_outcomes",
+    "check_public_array", "check_rows", "check_samples", "check_scores", "check_sparse",
+    "check_table", "check_uncoded", "check_units", "check_unselected", "check_with_target",
+    "checked", "column_cells", "column_of_values", "column_plans", "cut", "dealt_rows", "decoded",
+    "dense_blocks", "holds_numbers", "identity", "is_listed", "is_missing", "is_parts",
+    "keeps_types", "label_codes", "leaves_open", "listed", "name_of_ids", "never_held",
+    "opaque_rows", "public_codes", "public_length", "read_cell", "refuse_parts", "shown_key",
+    "split_by_key", "stand_in", "stated_columns", "stated_type", "table_of", "table_schema", "take",
+    "target_column", "type_name", "with_missing", "with_types", "with_weights", "without_column",
 ]  # fmt: skip
