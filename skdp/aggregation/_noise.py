@@ -29,6 +29,11 @@ FIRST_PART = Fraction(1, 20)  # of epsilon, for the histograms of units
 SMALLEST_EPSILON = 1e-3  # below, the part for the histograms would show nothing
 FEW = 8  # if a unit changes at most so many entries, Laplace noise is smaller than Gaussian noise
 _FEW_ROWS = 2  # a stated cap on rows, above which few units may reach it
+# Weights by which the allowance is shared.
+_LEARNED, _SHAPES, _LEFT_OUT, _KEYS, _AGGREGATES = 8, 8, 2, 60, 60
+# Of the histograms of found keys, after a session of its own for the first ones: so that keys and
+# aggregates have no less than without that session.
+_SHAPES_AGAIN = 3
 _UNIT_RANGE = (0.0, 1.0)  # stands for bounds that are learned: it does not change the comparison
 
 
@@ -88,15 +93,35 @@ class Chooser:
 
     @cached_property
     def shares(self) -> dict[str, Fraction]:
-        """The share of each kind of release: exact fractions, together at most 1."""
-        return plan.shares_of(
-            self.aggregates,
-            listed=self.listed is not None,
-            private_keys=self.caps[0] is None,
-            private_rows=self.caps[1] is None,
-            bounding=self.bounding,
-            shapes_known=self.second,
-        )
+        """The share of each kind of release: exact fractions, together at most 1.
+
+        ``"counted"`` takes the place of three other shares, where counts select their keys.
+        """
+        aggregates, listed, private = self.aggregates, self.listed is not None, None in self.caps
+        first = private and (aggregates or self.caps[0] is None) and not self.second
+        again = _SHAPES_AGAIN if self.second else _SHAPES
+        learned = {aggregate.column for aggregate in aggregates if plan.learns(aggregate)}
+        # NaN: learned bounds may differ from all stated ones, so their terms are their own.
+        bounded = plan.with_bounds(aggregates, dict.fromkeys(learned, (0.0, math.nan)))
+        terms = plan.distinct_terms(term for a in bounded for term in plan.terms_of(a))
+        n_terms = len(terms) + len({aggregate.chosen for aggregate in bounded} - {""})
+        spreads = sum(aggregate.kind == "mean" for aggregate in aggregates)
+        weights = {
+            "learned": _LEARNED * len(learned),
+            "shapes": _SHAPES if first else 0,
+            "shapes of keys": again if not listed and private and aggregates else 0,
+            "keys": 0 if listed else _KEYS,
+            "left_out": _LEFT_OUT if aggregates and self.bounding else 0,
+            "terms": _AGGREGATES if aggregates else 0,
+        }
+        shares = {name: Fraction(weight, sum(weights.values())) for name, weight in weights.items()}
+        if learned:
+            shares["learned"] /= len(learned)
+        if aggregates:
+            shares["term"] = shares["terms"] / (2 * n_terms + spreads) * 2
+            shares["spread"] = shares["term"] / 2
+            shares["counted"] = shares["keys"] + shares["shapes of keys"] + shares["term"]
+        return shares
 
     # --- one session or two -----------------------------------------------------------------------
 

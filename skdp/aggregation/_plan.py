@@ -8,7 +8,6 @@ import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -32,12 +31,6 @@ ROW_EDGES = (*_FIRST, 512, 1024, 4096, MAX_ROWS_PER_UNIT)
 _MOST_KEYS = 256  # of a unit, where that is not stated
 _EXPONENTS = range(-20, 61)
 SPREAD_EDGES = (*(-(2.0**k) for k in reversed(_EXPONENTS)), 0.0, *(2.0**k for k in _EXPONENTS))
-
-# Weights by which the allowance is shared.
-_LEARNED, _SHAPES, _LEFT_OUT, _KEYS, _AGGREGATES = 8, 8, 2, 60, 60
-# Of the histograms of found keys, after a session of its own for the first ones: so that keys and
-# aggregates have no less than without that session.
-_SHAPES_AGAIN = 3
 
 _LARGER = 0.005  # chance that noise looks like units with more keys or rows
 _WINDOWS = (1, 2, 4, 8)  # numbers of bins that are tested together
@@ -397,7 +390,7 @@ def _reach(counts: Floats, least: Floats) -> int:
         end += int(further[0]) + 1
 
 
-# --- stated keys, shares --------------------------------------------------------------------------
+# --- stated keys ----------------------------------------------------------------------------------
 
 
 def check_keys(stated: Any, by: Sequence[str]) -> tuple[Any, ...]:
@@ -434,45 +427,3 @@ def check_keys(stated: Any, by: Sequence[str]) -> tuple[Any, ...]:
     if not keys or len(set(values)) < len(keys):
         raise ValueError("keys must be at least one, and no key twice")
     return tuple(keys)
-
-
-def shares_of(
-    aggregates: list[Aggregate],
-    *,
-    listed: bool,
-    private_keys: bool,
-    private_rows: bool,
-    bounding: bool = True,
-    shapes_known: bool = False,
-) -> dict[str, Fraction]:
-    """Return the share of each kind of release: exact fractions, together at most 1.
-
-    `listed`: keys are stated. `private_keys`, `private_rows`: these caps are chosen from histograms
-    of units. `bounding`: caps may leave rows out. `shapes_known`: the first histograms have been
-    released before. ``"counted"`` takes the place of three other shares, where counts select their
-    keys.
-    """
-    private = private_keys or private_rows
-    second = _SHAPES_AGAIN if shapes_known else _SHAPES
-    learned = {aggregate.column for aggregate in aggregates if learns(aggregate)}
-    # NaN: learned bounds may differ from all stated ones, so their terms are terms of their own.
-    bounded = with_bounds(aggregates, dict.fromkeys(learned, (0.0, math.nan)))
-    terms = distinct_terms(term for aggregate in bounded for term in terms_of(aggregate))
-    n_terms = len(terms) + len({aggregate.chosen for aggregate in bounded} - {""})
-    spreads = sum(aggregate.kind == "mean" for aggregate in aggregates)
-    weights = {
-        "learned": _LEARNED * len(learned),
-        "shapes": _SHAPES if private and (aggregates or private_keys) and not shapes_known else 0,
-        "shapes of keys": second if not listed and private and aggregates else 0,
-        "keys": 0 if listed else _KEYS,
-        "left_out": _LEFT_OUT if aggregates and bounding else 0,
-        "terms": _AGGREGATES if aggregates else 0,
-    }
-    shares = {name: Fraction(weight, sum(weights.values())) for name, weight in weights.items()}
-    if learned:
-        shares["learned"] /= len(learned)
-    if aggregates:
-        shares["term"] = shares["terms"] / (2 * n_terms + spreads) * 2
-        shares["spread"] = shares["term"] / 2
-        shares["counted"] = shares["keys"] + shares["shapes of keys"] + shares["term"]
-    return shares
