@@ -458,46 +458,6 @@ def _cuts(points: Ints, lows: Ints, highs: Ints) -> Ints:
     return np.clip(cuts, 0, (1 << POINT_BITS) + 1)
 
 
-def quantile_ends(
-    points: Floats, cuts: Floats, counts: Floats, std: float, q: float, *, pure: bool
-) -> tuple[Floats, Floats]:
-    """Return the first and last point of the interval of each key.
-
-    Edges are looked at from the outermost inwards, until one is not clear of the noise. So the
-    interval fails only if the first edge that is beyond the quantile is clear by noise alone.
-    """
-    n, top = len(_EDGES), 1 << POINT_BITS
-    excess, limits = counts @ _weights(q).T, _limits(q, std, pure=pure)
-    below = (excess[:, :n] < -limits[:n]) | (cuts[:, :n] <= 0)
-    above = ((excess[:, n:] > limits[n:]) | (cuts[:, n:] > top))[:, ::-1]
-    ends = []
-    for clear, edges, bound in (
-        (below, cuts[:, :n], 0),
-        (above, cuts[:, n:][:, ::-1] - 1, top),
-    ):
-        edges = np.c_[np.full(len(points), bound), edges]
-        several = np.logical_and.accumulate(clear, axis=1).sum(axis=1)
-        ends.append(edges[np.arange(len(points)), several])
-    return ends[0], ends[1]
-
-
-def values_of(
-    aggregate: Aggregate, releases: Sequence[Release], std: float, *, pure: bool
-) -> tuple[Floats, Floats, Floats]:
-    """Return quantiles and the ends of their intervals, in user units.
-
-    A value counts at its nearest point: so the ends are half a step further out.
-    """
-    assert aggregate.bounds is not None
-    points, cuts, counts = (release.value for release in releases)
-    low, high = aggregate.bounds
-    first, last = quantile_ends(points, cuts, counts, std, aggregate.q, pure=pure)
-    step = (high - low) / 2**POINT_BITS
-    return tuple(
-        np.clip(low + places * step, low, high) for places in (points, first - 0.5, last + 0.5)
-    )
-
-
 # --- aggregates -----------------------------------------------------------------------------------
 
 _CLEAR = 10.0  # deviations of noise that a number of rows must have, for the error of a mean
@@ -671,8 +631,7 @@ class Totals:
         if level != LEVEL and (kind not in AT_ANY_LEVEL or spread is not None):
             raise ValueError(f"{aggregate.name}: intervals of a {kind} are known at 95% alone")
         if aggregate.chosen:
-            std = std_of(self.releases[-1])
-            return _with(aggregate.name, *values_of(aggregate, self.releases, std, pure=self.pure))
+            return self._chosen()
         if kind == "mean":
             return self._mean(spread, level)
         if kind == "quantile":
@@ -741,6 +700,32 @@ class Totals:
         return _with(
             aggregate.name, *(np.clip(low + x * width, low, term.high) for x in (value, *ends))
         )
+
+    def _chosen(self) -> dict[str, list[Any]]:
+        """Return chosen quantiles.
+
+        Edges are looked at from the outermost inwards, until one is not clear of the noise. So the
+        interval fails only if the first edge that is beyond the quantile is clear by noise alone.
+        """
+        aggregate, n, top = self.aggregate, len(_EDGES), 1 << POINT_BITS
+        assert aggregate.bounds is not None
+        points, cuts, counts = (release.value for release in self.releases)
+        excess = counts @ _weights(aggregate.q).T
+        limits = _limits(aggregate.q, std_of(self.releases[-1]), pure=self.pure)
+        below = (excess[:, :n] < -limits[:n]) | (cuts[:, :n] <= 0)
+        above = ((excess[:, n:] > limits[n:]) | (cuts[:, n:] > top))[:, ::-1]
+        places = [points]
+        # A value counts at its nearest point: so the ends are half a step further out.
+        for clear, edges, end, out in (
+            (below, cuts[:, :n], 0, -0.5),
+            (above, cuts[:, n:][:, ::-1] - 1, top, 0.5),
+        ):
+            edges = np.c_[np.full(len(points), end), edges]
+            several = np.logical_and.accumulate(clear, axis=1).sum(axis=1)
+            places.append(edges[np.arange(len(points)), several] + out)
+        low, high = aggregate.bounds
+        step = (high - low) / 2**POINT_BITS
+        return _with(aggregate.name, *(np.clip(low + x * step, low, high) for x in places))
 
 
 @dataclass(frozen=True)
