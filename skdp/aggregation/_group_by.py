@@ -41,7 +41,7 @@ from skdp.queries import (
     UnitSpread,
     unit_sum,
 )
-from skdp.tabular import check_grouped, column_of_values, shown_key, table_of
+from skdp.tabular import KeyTerm, check_grouped, column_of_values, shown_key, table_of
 from skdp.user_code import untracked
 
 __all__ = ["DPGroupBy"]
@@ -610,7 +610,12 @@ class _Releases:
         self.noisy[aggregate.name] = totals
         columns = totals.columns()
         if aggregate.kind == "mean":
-            about = intervals.about_means(terms[1], columns[aggregate.name])
+            # Squared deviations of units from the released means.
+            term, means = terms[1], np.array(columns[aggregate.name])
+            centers = np.round((means - (term.low + term.high) / 2) / term.grid)
+            centers = np.clip(centers, -(term.top // 2), term.top // 2).astype(np.int64)
+            steps = tuple(centers.tolist())
+            about = KeyTerm("about", term.column, term.low, term.high, centers=steps)
             query = unit_sum(KeyTotals(keys, (about,), 0, *caps))
             name = f"spread {aggregate.column}"
             spread = session.answer(query, self.chooser.shares["spread"], name=name)

@@ -495,15 +495,6 @@ def check_outputs(by: list[str], unit: str | None, aggregates: list[Aggregate]) 
             known[name] = f"aggregate {aggregate.name!r}"
 
 
-def about_means(term: KeyTerm, means: list[Any]) -> KeyTerm:
-    """Return the term for squared deviations of units from released means."""
-    middle = (term.low + term.high) / 2
-    half = term.top // 2
-    centers = np.clip(np.round((np.array(means) - middle) / term.grid), -half, half)
-    steps = tuple(centers.astype(np.int64).tolist())
-    return KeyTerm("about", term.column, term.low, term.high, centers=steps)
-
-
 def left_out_of(out: Release, pure: bool) -> dict[str, float]:
     """Return the numbers of keys and rows beyond the caps, with intervals at 95%."""
     widths = 2.2 * np.asarray(out.std) if pure else 1.96 * np.asarray(out.std) + 0.5

@@ -77,7 +77,14 @@ class Bins:
         check_parameter(missing, "missing", FLAG)
         check_length(edges, "edges")
         with naming("edges"):
-            kind, array = _read_edges(edges)
+            listed = hasattr(edges, "__iter__")
+            kind, array = _temporal(list(edges)) if listed else (NUMBER, np.empty(0))
+            if kind == NUMBER:
+                try:
+                    array = np.array(edges, dtype=np.float64)
+                except (TypeError, ValueError):
+                    text = "edges must be numbers, or dates, strictly increasing"
+                    raise TypeError(text) from None
         increasing = array.ndim == 1 and array.size >= 2 and np.isfinite(array).all()
         if not (increasing and bool(np.all(array[1:] > array[:-1]))):
             raise ValueError("edges must be at least two finite numbers, strictly increasing")
@@ -213,17 +220,6 @@ def _temporal(values: Any) -> tuple[str, NDArray[np.float64]]:
 
 def _microseconds(value: Any) -> float:
     return float(ticks(value) or 0) / _TICK
-
-
-def _read_edges(edges: Any) -> tuple[str, NDArray[np.float64]]:
-    """Return of what kind edges are, and as floats."""
-    kind, array = _temporal(list(edges)) if hasattr(edges, "__iter__") else (NUMBER, np.empty(0))
-    if kind != NUMBER:
-        return kind, array
-    try:
-        return NUMBER, np.array(edges, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError("edges must be numbers, or dates, strictly increasing") from None
 
 
 def _in_ticks(points: NDArray[np.float64], kind: str) -> NDArray:

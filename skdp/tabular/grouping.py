@@ -62,7 +62,7 @@ from skdp.tabular.parts import (
     names_in,
     needed,
 )
-from skdp.tabular.relation_plans import check_plan
+from skdp.tabular.relation_plans import _quoted, check_plan
 from skdp.user_code import or_raise
 
 # --- the entrance --------------------------------------------------------------------------------
@@ -313,9 +313,9 @@ def batches_of_relation(relation: Any) -> Batches:
         cells = []
         for i, name in enumerate(keys):
             text = "::VARCHAR" if kinds[name] in ("HUGEINT", "UHUGEINT", "UUID") else ""
-            cells.append(f"{_VIEW}.{_quoted(name)}{text} AS c{i}")
+            cells.append(f"{_VIEW}.{_quoted([name])}{text} AS c{i}")
         for i, name in enumerate(numbers):
-            cells.append(f"{_VIEW}.{_quoted(name)}::DOUBLE AS v{i}")
+            cells.append(f"{_VIEW}.{_quoted([name])}::DOUBLE AS v{i}")
         rows = relation.query(_VIEW, f"SELECT {', '.join(cells) or 'NULL AS none'} FROM {_VIEW}")
         start = getattr(rows, "to_arrow_reader", None) or rows.fetch_record_batch
         table = import_module("pyarrow").Table
@@ -328,10 +328,6 @@ def batches_of_relation(relation: Any) -> Batches:
 
     types = {name: type_of_duckdb(kind) for name, kind in kinds.items()}
     return types, read, lambda: RuntimeError(_FAILED)
-
-
-def _quoted(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'
 
 
 def _schema(head: Any) -> Any:
@@ -374,23 +370,17 @@ def batches_of_parts(source: Source, columns: Sequence[str]) -> Batches:
     def read(keys: Sequence[str], numbers: Sequence[str]) -> Iterator[Any]:
         table = import_module("pyarrow").Table
         names = [f"c{i}" for i in range(len(keys))] + [f"v{i}" for i in range(len(numbers))]
-        for batch in filter(len_of, map(checked, _batches(source, present[0]))):
-            rows = _as_arrow(chosen(batch, present[0]), schema, cut)
-            cells = [rows.column(name) for name in (*keys, *numbers)]
-            yield table.from_arrays(cells, names=names)
+        fetch = getattr(source.engine, "fetched", None)  # of parts on other machines
+        for number, handle in enumerate(source.handles):
+            place = source.reader, number, handle, present[0]
+            batches = source.reader(handle) if fetch is None else fetch(*place)
+            for batch in filter(len_of, map(checked, batches)):
+                rows = _as_arrow(chosen(batch, present[0]), schema, cut)
+                cells = [rows.column(name) for name in (*keys, *numbers)]
+                yield table.from_arrays(cells, names=names)
 
     types = {field.name: type_of_arrow(field.type) for field in schema}
     return types, read, lambda: SourceError(_UNREADABLE)
-
-
-def _batches(source: Source, columns: Sequence[str]) -> Iterator[Any]:
-    """Yield the batches of all parts; parts on other machines are sent to this process."""
-    fetch = getattr(source.engine, "fetched", None)
-    for number, handle in enumerate(source.handles):
-        if fetch is None:
-            yield from source.reader(handle)
-        else:
-            yield from fetch(source.reader, number, handle, columns)
 
 
 def _as_arrow(batch: Any, schema: Any, heads: Sequence[Any]) -> Any:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from skdp.core.table import REPLACE_ONE
 from skdp.tabular.cells import family, read_cell, ticks
-from skdp.tabular.columns import flat_column
+from skdp.tabular.columns import flat_array, flat_column
 from skdp.tabular.containers import (
     alone,
     array_of,
@@ -33,7 +33,7 @@ from skdp.tabular.containers import (
     to_float,
 )
 from skdp.tabular.parts import Form, checked_parts, heads_of, is_parts, with_target
-from skdp.tabular.rows import Rows, check_units, ids_of
+from skdp.tabular.rows import Rows, _ids, check_units
 from skdp.user_code import or_raise, reading
 
 # --- for a query that maps each row --------------------------------------------------------------
@@ -180,7 +180,7 @@ class WholeUnits:
     ) -> None:
         self._rows, self.unit_name = dealt_rows(X, y), unit_name
         self._units = check_units(groups, self._rows._n, estimator=estimator, adjacency=adjacency)
-        self._ids = ids_of(groups)
+        self._ids = flat_array(_ids(groups))  # each entry as it was
         self._n, self.n_features = int(self._units.words.size), self._rows.n_features
 
     def __repr__(self) -> str:

@@ -29,7 +29,7 @@ from scipy import sparse
 
 from skdp.core.table import MAX_FEATURES, REPLACE_ONE, _chunk_rows
 from skdp.core.units import UnitRows
-from skdp.tabular.columns import coded_ids, flat_array, flat_column, type_of_column
+from skdp.tabular.columns import coded_ids, flat_column, type_of_column
 from skdp.tabular.containers import (
     alone,
     any_type,
@@ -138,11 +138,6 @@ def check_units(
     used = np.bincount(codes[codes >= 0], minlength=words.size) > 0
     place = np.append(np.cumsum(used) - 1, [-1, -1])
     return Units(place[codes], words[used])
-
-
-def ids_of(groups: Any) -> NDArray:
-    """Return ids that `check_units` has accepted as an array, each entry as it was."""
-    return flat_array(_ids(groups))
 
 
 def _ids(groups: Any) -> Any:
