@@ -46,13 +46,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m skdp.sql", description="Private SQL.")
     parser.add_argument("file", help="a Parquet file, or a DuckDB file with --table")
     parser.add_argument("query")
-    parser.add_argument(
-        "--table", help="the table of a DuckDB file; or another name for a Parquet file"
-    )
-    parser.add_argument(
-        "--unit", help="column that names the privacy unit; without it, each row is one"
-    )
-    parser.add_argument("--ledger", help="ledger file of the budget: FILE.budget if not given")
+    for name, text in (
+        ("table", "the table of a DuckDB file; or another name for a Parquet file"),
+        ("unit", "column that names the privacy unit; without it, each row is one"),
+        ("ledger", "ledger file of the budget: FILE.budget if not given"),
+        ("certificate", "file to which the certificate of the release is written"),
+    ):
+        parser.add_argument(f"--{name}", help=text)
     parser.add_argument("--total", nargs=2, type=float, metavar=("EPSILON", "DELTA"),
                         help="budget of all queries together; of a new ledger "
                         f"{_TOTAL[0]:g} and {_TOTAL[1]:g} if not given")  # fmt: skip
@@ -67,25 +67,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--public", action="append", default=[], metavar="NAME[=FILE]",
                         help="a public table: Parquet file, or in the DuckDB file")  # fmt: skip
     parser.add_argument("--format", choices=("csv", "json"), default="csv")
-    parser.add_argument(
-        "--log-literals",
-        action="store_true",
-        help="write the whole query into the ledger, with texts and numbers that may name people",
-    )
-    parser.add_argument(
-        "--explain",
-        action="store_true",
-        help="show the cost of the query, without spending anything",
-    )
     parser.add_argument("--rows-per-key", type=float, metavar="N",
                         help="rows of a key, about, for the errors of --explain")  # fmt: skip
-    parser.add_argument(
-        "--verbose", action="store_true", help="with --explain: show the SQL of the rows, too"
-    )
-    parser.add_argument("--progress", action="store_true", help="show the progress of the query")
-    parser.add_argument(
-        "--certificate", help="file to which the certificate of the release is written"
-    )
+    for name, text in (
+        (
+            "log-literals",
+            "write the whole query into the ledger, with literals that may name people",
+        ),
+        ("explain", "show the cost of the query, without spending anything"),
+        ("verbose", "with --explain: show the SQL of the rows, too"),
+        ("progress", "show the progress of the query"),
+    ):
+        parser.add_argument(f"--{name}", action="store_true", help=text)
     return parser
 
 

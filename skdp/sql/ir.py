@@ -92,19 +92,12 @@ BIGINT = Type("int", "BIGINT", 63)
 DATE, TIME = Type("date", "DATE"), Type("time", "TIMESTAMP")
 ZONED = Type("zoned", "TIMESTAMP WITH TIME ZONE")
 
-# Integer columns: bits, and the type of computations.
-_INTEGERS = {
-    "TINYINT": (7, "TINYINT"),
-    "SMALLINT": (15, "SMALLINT"),
-    "INTEGER": (31, "INTEGER"),
-    "BIGINT": (63, "BIGINT"),
-    "UTINYINT": (8, "SMALLINT"),
-    "USMALLINT": (16, "INTEGER"),
-    "UINTEGER": (32, "BIGINT"),
-    "UBIGINT": (64, "HUGEINT"),
-    "HUGEINT": (127, "HUGEINT"),
-    "UHUGEINT": (127, "HUGEINT"),  # NULL beyond
+# Integer columns: bits, and the type of computations, the next larger one of unsigned integers.
+_SIGNED = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+_INTEGERS = {name: (8 * 2**i - 1, name) for i, name in enumerate(_SIGNED)} | {
+    f"U{name}": (8 * 2**i, larger) for i, (name, larger) in enumerate(itertools.pairwise(_SIGNED))
 }
+_INTEGERS["UHUGEINT"] = _INTEGERS["HUGEINT"]  # NULL beyond
 _OTHERS = {
     "DOUBLE": DOUBLE,
     "FLOAT": FLOAT,
