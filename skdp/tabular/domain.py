@@ -175,10 +175,7 @@ class Bins:
 
     def read(self, cells: Any) -> NDArray[np.float64]:
         """Return cells of a column in the unit of the edges; NaN for cells of other kinds."""
-        if self.kind != NUMBER:
-            return as_ticks(cells, self.kind)
-        values = to_float(cells)[0]
-        return np.full(len(cells), np.nan) if values is None else values
+        return values_of_kind(cells, self.kind)
 
     def values(self, codes: NDArray, rng: np.random.Generator | None = None) -> NDArray:
         """Return a point of each cell, NaN or NaT for what is missing: uniform, or the middle."""
@@ -226,8 +223,11 @@ def _in_ticks(points: NDArray[np.float64], kind: str) -> NDArray:
     return np.floor(points).astype(np.int64).view("M8[us]" if kind == MOMENT else "m8[us]")
 
 
-def as_ticks(cells: Any, kind: str) -> NDArray[np.float64]:
-    """Return dates, or durations, in microseconds; NaN for any other cell; each by itself."""
+def values_of_kind(cells: Any, kind: str) -> NDArray[np.float64]:
+    """Return numbers, or times in microseconds; NaN for any other cell; each by itself."""
+    if kind == NUMBER:
+        floats = to_float(cells)[0]
+        return np.full(len(cells), np.nan) if floats is None else floats
     array = cells
     if hasattr(cells, "iloc") and isinstance(cells.dtype, np.dtype):  # of pandas
         array = cells.to_numpy()

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core.table import REPLACE_ONE
-from skdp.tabular.cells import family, read_cell, ticks
+from skdp.tabular.cells import family, is_missing, read_cell, ticks
 from skdp.tabular.columns import flat_array, flat_column
 from skdp.tabular.containers import (
     alone,
@@ -120,7 +120,7 @@ def _cells(table: Any) -> list[Any]:
 
 def _cell(cell: Any) -> Any:
     """Return a cell as it is hashed: 1, 1.0 and True alike, and all that is missing alike."""
-    if cell is None or type(cell).__name__ in ("NaTType", "NAType") or cell != cell:
+    if is_missing(cell) or cell != cell:
         return None
     if not isinstance(cell, int | float):
         return cell

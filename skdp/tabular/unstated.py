@@ -47,9 +47,9 @@ from skdp.tabular.domain import (
     SPAN,
     Bins,
     Domain,
-    as_ticks,
     is_integer,
     is_range,
+    values_of_kind,
 )
 from skdp.tabular.parts import NO_ROWS, ONE_PLACE, refuse_parts
 from skdp.tabular.rows import Rows, _checked_rows, _numeric_container
@@ -386,11 +386,7 @@ class UncodedRows(CodedRows):
 
     def _numbers(self, j: int, kind: str) -> NDArray[np.float64]:
         """Return a column's values; NaN for cells that are missing, infinite or of another kind."""
-        cells = column_cells(*self._columns[j])
-        if kind != NUMBER:
-            return as_ticks(cells, kind)
-        values = to_float(cells)[0]
-        values = np.full(self._n, np.nan) if values is None else np.array(values).reshape(-1)
+        values = np.array(values_of_kind(column_cells(*self._columns[j]), kind)).reshape(-1)
         values[~np.isfinite(values)] = np.nan
         return values
 
