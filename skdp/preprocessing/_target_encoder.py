@@ -27,7 +27,6 @@ from skdp.base.transformers import (
     Codes,
     Floats,
     input_names,
-    stated_categories,
 )
 from skdp.core import Session
 from skdp.exceptions import warn_caller
@@ -52,11 +51,11 @@ from skdp.queries import (
 from skdp.tabular import (
     Bins,
     Domain,
-    array_of_cells,
     cell_key,
     check_categorical,
     check_labels,
     checked,
+    take,
 )
 
 __all__ = ["DPTargetEncoder"]
@@ -421,19 +420,19 @@ class DPTargetEncoder(Encoder):
     def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
         check_pair(self, like)
         name = f"{type(self).__name__}.expected_error(like=...)"
-        table, schema = check_categorical(like[0], estimator=name)
-        cells, y = array_of_cells(table), np.asarray(checked(like[1], "like"))
-        if y.shape != (len(cells),):
+        table, _ = check_categorical(like[0], estimator=name)
+        y = np.asarray(checked(like[1], "like"))
+        if y.shape != (table.shape[0],):
             raise ValueError("like: y must have one entry for each row of X")
-        specs = stated_categories(self.categories, table, schema)
 
         def once(fresh: Fresh, number: int) -> float:
-            rows = repeated(len(cells), n, number)
+            rows = np.sort(repeated(len(y), n, number))
+            drawn = take(table, rows)
             fits = [
-                fresh(number, categories=specs, **options).fit(cells[rows], y[rows])
+                fresh(number, **options).fit(drawn, y[rows])
                 for options in ({}, {"epsilon": NOISELESS})
             ]
-            fit, exact = (fit.transform(cells) for fit in fits)
+            fit, exact = (fit.transform(table) for fit in fits)
             return float(np.sqrt(np.mean((fit - exact) ** 2)))
 
         return mean_error(self, once, most=24, precision=0.1)
