@@ -223,9 +223,11 @@ def _microseconds(value: Any) -> float:
 
 def _read_edges(edges: Any) -> tuple[str, NDArray[np.float64]]:
     """Return of what kind edges are, and as floats."""
-    kind, array = _temporal(list(edges)) if hasattr(edges, "__iter__") else (NUMBER, np.empty(0))
-    if kind != NUMBER:
-        return kind, array
+    of_numbers = isinstance(edges, np.ndarray) and edges.dtype.kind in "biuf"
+    if hasattr(edges, "__iter__") and not of_numbers:
+        kind, array = _temporal(list(edges))
+        if kind != NUMBER:
+            return kind, array
     try:
         return NUMBER, np.array(edges, dtype=np.float64)
     except (TypeError, ValueError):
