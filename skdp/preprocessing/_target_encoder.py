@@ -22,7 +22,14 @@ from skdp.base.classifiers import (
     learning_size,
     warn_of_column,
 )
-from skdp.base.expected_error import NOISELESS, Fresh, check_pair, mean_error, repeated
+from skdp.base.expected_error import (
+    NOISELESS,
+    Fresh,
+    check_pair,
+    made_once,
+    mean_error,
+    repeated,
+)
 from skdp.base.transformers import (
     Codes,
     Floats,
@@ -424,16 +431,17 @@ class DPTargetEncoder(Encoder):
         y = np.asarray(checked(like[1], "like"))
         if y.shape != (table.shape[0],):
             raise ValueError("like: y must have one entry for each row of X")
+        exact = made_once(len(y), n)
 
         def once(fresh: Fresh, number: int) -> float:
             rows = np.sort(repeated(len(y), n, number))
             drawn = take(table, rows)
-            fits = [
-                fresh(number, **options).fit(drawn, y[rows])
-                for options in ({}, {"epsilon": NOISELESS})
-            ]
-            fit, exact = (fit.transform(table) for fit in fits)
-            return float(np.sqrt(np.mean((fit - exact) ** 2)))
+
+            def encoded(**options: Any) -> Floats:
+                return fresh(number, **options).fit(drawn, y[rows]).transform(table)
+
+            plain = exact(number, lambda: encoded(epsilon=NOISELESS))
+            return float(np.sqrt(np.mean((encoded() - plain) ** 2)))
 
         return mean_error(self, once, most=24, precision=0.1)
 
