@@ -75,7 +75,7 @@ _MISSED = 0.05  # chance that a released quantile is further off than `error_bou
 _DRAWS = 800  # of quantiles, for an expected error: its relative error is then about 4%
 _FITS = 160  # for an expected error of other mechanisms
 _TABLES = 16  # drawn from public rows
-_LEARNINGS = 8, 24  # of bounds from public rows, at least and at most: they seldom fail
+_LEARNINGS = 8  # of bounds from public rows, at least: they seldom fail
 _POINTS = 2.0**19  # candidates of a column, at most, without a step
 _NO_CHANCE = 40.0  # candidates with odds below exp(-40) are not drawn
 
@@ -404,7 +404,7 @@ class QuantileFit(Scaler):
             return error(columns, *learned_alone(fresh(number), columns))
 
         if stated is None:
-            return mean_error(self, with_learned, least=_LEARNINGS[0], most=_LEARNINGS[1])
+            return mean_error(self, with_learned, least=_LEARNINGS, precision=0.05)
         return float(np.mean([error(columns, stated, Fraction(1)) for columns in tables]))
 
     def _columns_like(self, like: Any, n: int, d: int, rng: np.random.Generator) -> Floats:

@@ -136,7 +136,7 @@ class TargetErrorMixin(ExpectedErrorMixin):
             plain = exact(number, lambda: fresh(number, **known).fit(X[rows], y[rows]))
             return self._distance(fresh(number).fit(X[rows], y[rows]), plain, X)
 
-        return mean_error(self._by_position(like[0]), once, most=24, precision=0.1)
+        return mean_error(self._by_position(like[0]), once)
 
 
 # --- rehearsals ---------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def rehearsals(usual: int) -> int:
     if search is None or not search.rough:
         return usual
     search.was_rough = True
-    return max(4, usual // 4)
+    return min(max(4, usual // 4), usual)
 
 
 @cache
@@ -228,13 +228,13 @@ def mean_error(
     once: Callable[[Fresh, int], float],
     *,
     least: int = 6,
-    most: int = 60,
-    precision: float = 0.05,
+    most: int = 24,
+    precision: float = 0.1,
 ) -> float:
     """Return the mean of once(fresh, 0), ..., until its relative standard error is small."""
     errors: list[float] = []
-    if (few := rehearsals(least)) < least:
-        most = few
+    if (search := _search.get()) is not None and search.rough:
+        most = rehearsals(least)
     with rehearsal(estimator) as fresh:
         for number in range(most):
             errors.append(float(once(fresh, number)))

@@ -384,7 +384,7 @@ class Encoder(ExpectedErrorMixin, Transformer):
             codes, missing = codes_among(rows, fitted.categories_)
             return float(np.mean((codes < 0) & (self._missing_is_category | ~missing)))
 
-        return mean_error(self, once, least=6, most=24, precision=0.1)
+        return mean_error(self, once)
 
 
 # --- the encoders ---------------------------------------------------------------------------------

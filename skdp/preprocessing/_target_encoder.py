@@ -443,7 +443,7 @@ class DPTargetEncoder(Encoder):
             plain = exact(number, lambda: encoded(epsilon=NOISELESS))
             return float(np.sqrt(np.mean((encoded() - plain) ** 2)))
 
-        return mean_error(self, once, most=24, precision=0.1)
+        return mean_error(self, once)
 
     def transform(self, X: ArrayLike) -> Floats:
         """Return the encodings of cells: `target_mean_` for unknown categories."""
