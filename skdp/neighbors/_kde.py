@@ -367,7 +367,7 @@ class DPKernelDensity(BoxDensity):
             moved = np.abs(fitted.density_ - plain.density_)
             return 0.5 * float((_trapezoid(fitted.axes_) * moved).sum())
 
-        return mean_error(self, distance, least=4)
+        return mean_error(self, distance)
 
 
 def criterion(
