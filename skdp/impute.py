@@ -474,7 +474,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             away = np.abs(values - of_column(clipped[drawn], axis=0)) / scale
             return float(np.nanmean(away))  # a column may have no value in few rows
 
-        return mean_error(by_position, once, least=6, most=24, precision=0.1)
+        return mean_error(by_position, once)
 
     def _error_of_frequent(self, n: int, like: Any) -> float:
         name = f"{type(self).__name__}.expected_error(like=...)"
@@ -496,7 +496,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 wrong.append(chosen < max(counts.values(), default=0))
             return float(np.mean(wrong))
 
-        return mean_error(self, once, least=6, most=24, precision=0.1)
+        return mean_error(self, once)
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Fill the missing cells of the caller's rows.

@@ -7,7 +7,6 @@ Other mechanisms add noise scaled to the smooth or to the global sensitivity. Pr
 from __future__ import annotations
 
 import importlib
-import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -21,7 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp._docstrings import documenter
 from skdp.base.expected_error import (
+    Fresh,
     check_like,
+    mean_error,
     rehearsal,
     rehearsal_rng,
     rehearsals,
@@ -74,7 +75,7 @@ _MISSED = 0.05  # chance that a released quantile is further off than `error_bou
 _DRAWS = 800  # of quantiles, for an expected error: its relative error is then about 4%
 _FITS = 160  # for an expected error of other mechanisms
 _TABLES = 16  # drawn from public rows
-_LEARNINGS = 24  # of bounds from public rows: as many, because they seldom fail
+_LEARNINGS = 8  # of bounds from public rows, at least: they seldom fail
 _POINTS = 2.0**19  # candidates of a column, at most, without a step
 _NO_CHANCE = 40.0  # candidates with odds below exp(-40) are not drawn
 
@@ -173,8 +174,10 @@ class _Runs:
         reach = (_NO_CHANCE + math.log(high - low + 1.0)) / rate
         first = int(np.searchsorted(self.starts, low, side="right")) - 1
         last = int(np.searchsorted(self.starts, high, side="right"))
-        near = int(np.searchsorted(self.up_to, target - reach))
-        far = int(np.searchsorted(self.below, target + reach, side="right"))
+        # Whole ranks: for a float, numpy would copy the whole column as floats.
+        near = int(np.searchsorted(self.up_to, math.ceil(max(target - reach, 0.0))))
+        most = math.floor(min(target + reach, float(self.up_to[-1])))
+        far = int(np.searchsorted(self.below, most, side="right"))
         near, far = max(near, first), min(far, last)
         if near >= far:
             near, far = first, last
@@ -182,8 +185,8 @@ class _Runs:
         ends = np.append(self.starts[near + 1 : far], high + 1)
         if far < last:
             ends[-1] = self.starts[far]
-        below = np.clip(self.below[near:far], *cuts)
-        up_to = np.clip(self.up_to[near:far], *cuts)
+        below = np.minimum(np.maximum(self.below[near:far], cuts[0]), cuts[1])
+        up_to = np.minimum(np.maximum(self.up_to[near:far], cuts[0]), cuts[1])
         off = np.maximum(np.maximum(below - target, target - up_to), 0.0)
         lengths = np.maximum(ends - starts, 0)
         with np.errstate(divide="ignore"):
@@ -376,28 +379,33 @@ class QuantileFit(Scaler):
         tables = [self._columns_like(like, n, d, rng) for _ in range(rehearsals(_TABLES))]
         if self.mechanism != "exponential":
             return self._error_of_fits(tables, levels)
-        boxes: list[Any] = [stated] * len(tables)
-        share = Fraction(1)
-        if stated is None:
-            boxes, share = self._rehearsed_bounds(tables)
-        allowance = self._allowance(d).part(share)
+        draws = math.ceil(rehearsals(_DRAWS) / (len(levels) * d * len(tables)))
         rounds = len(levels).bit_length()
-        _, *of_round = allowances(allowance.level, d * rounds, pure=allowance.pure)
-        draws = max(3, math.ceil(rehearsals(_DRAWS) / (len(levels) * d * len(boxes))))
-        errors = [
-            _rank_errors(
-                columns[:, j],
-                Lattice(float(low[j]), float(high[j]), self._step, self.prior),
-                levels,
-                (of_round[0], of_round[1]),
-                replace=allowance.replace,
-                draws=draws,
-                rng=rng,
-            ).mean()
-            for columns, (low, high) in zip(itertools.cycle(tables), boxes, strict=False)
-            for j in range(d)
-        ]
-        return float(np.mean(errors))
+
+        def error(columns: Floats, bounds: Pair, share: Fraction) -> float:
+            allowance = self._allowance(d).part(share)
+            _, *of_round = allowances(allowance.level, d * rounds, pure=allowance.pure)
+            errors = [
+                _rank_errors(
+                    column,
+                    Lattice(float(low), float(high), self._step, self.prior),
+                    levels,
+                    (of_round[0], of_round[1]),
+                    replace=allowance.replace,
+                    draws=draws,
+                    rng=rng,
+                ).mean()
+                for column, low, high in zip(columns.T, *bounds, strict=True)
+            ]
+            return float(np.mean(errors))
+
+        def with_learned(fresh: Fresh, number: int) -> float:
+            columns = tables[number % len(tables)]
+            return error(columns, *learned_alone(fresh(number), columns))
+
+        if stated is None:
+            return mean_error(self, with_learned, least=_LEARNINGS, precision=0.05)
+        return float(np.mean([error(columns, stated, Fraction(1)) for columns in tables]))
 
     def _columns_like(self, like: Any, n: int, d: int, rng: np.random.Generator) -> Floats:
         """Return n public values of every column, each sorted: shape (n, d)."""
@@ -414,15 +422,6 @@ class QuantileFit(Scaler):
         else:
             columns = [stretched(column, n, rng) for column in check_like(self, like, d).T]
         return np.column_stack(columns)
-
-    def _rehearsed_bounds(self, tables: list[Floats]) -> tuple[list[Any], Fraction]:
-        """Return bounds learned from public rows, and the remaining share for quantiles."""
-        boxes: list[Any] = []
-        with rehearsal(self) as fresh:
-            for number in range(rehearsals(_LEARNINGS)):
-                box, share = learned_alone(fresh(number), tables[number % len(tables)])
-                boxes.append(box)
-        return boxes, share
 
     def _error_of_fits(self, tables: list[Floats], levels: list[float]) -> float:
         """Return the distance in ranks, over fits to public rows: the mean, or a median."""

@@ -128,18 +128,15 @@ class TargetErrorMixin(ExpectedErrorMixin):
         y = np.asarray(checked(like[1], "like"))
         if y.shape != (len(X), *y.shape[1 : 1 + getattr(self, "_takes_table", False)]):
             raise ValueError("like: y must have one entry for each row of X")
-        # Without noise, fits to equal rows are equal, whatever the epsilon of a search.
-        exact = Search().exact if (search := _search.get()) is None else search.exact
+        exact = made_once(len(X), n)
 
         def once(fresh: Fresh, number: int) -> float:
             rows = repeated(len(X), n, number)
-            which = number if n % len(X) else 0
-            if which not in exact:
-                known = {"epsilon": NOISELESS, "delta": 0.0, **self._known(y)}
-                exact[which] = fresh(number, **known).fit(X[rows], y[rows])
-            return self._distance(fresh(number).fit(X[rows], y[rows]), exact[which], X)
+            known = {"epsilon": NOISELESS, "delta": 0.0, **self._known(y)}
+            plain = exact(number, lambda: fresh(number, **known).fit(X[rows], y[rows]))
+            return self._distance(fresh(number).fit(X[rows], y[rows]), plain, X)
 
-        return mean_error(self._by_position(like[0]), once, most=24, precision=0.1)
+        return mean_error(self._by_position(like[0]), once)
 
 
 # --- rehearsals ---------------------------------------------------------------------------------
@@ -170,13 +167,29 @@ def within(search: Search) -> Iterator[None]:
         _search.reset(token)
 
 
+def made_once(n_like: int, n: int) -> Callable[[int, Callable[[], Any]], Any]:
+    """Return what keeps the fits without noise: those to equal rows are equal, in a whole search.
+
+    The rows of rehearsal `number` are `repeated(n_like, n, number)`.
+    """
+    known = Search().exact if (search := _search.get()) is None else search.exact
+
+    def exact(number: int, make: Callable[[], Any]) -> Any:
+        which = number if n % n_like else 0
+        if which not in known:
+            known[which] = make()
+        return known[which]
+
+    return exact
+
+
 def rehearsals(usual: int) -> int:
     """Return how many rehearsals to make: a few in a search that is far from its end."""
     search = _search.get()
     if search is None or not search.rough:
         return usual
     search.was_rough = True
-    return max(4, usual // 4)
+    return min(max(4, usual // 4), usual)
 
 
 @cache
@@ -215,13 +228,13 @@ def mean_error(
     once: Callable[[Fresh, int], float],
     *,
     least: int = 6,
-    most: int = 60,
-    precision: float = 0.05,
+    most: int = 24,
+    precision: float = 0.1,
 ) -> float:
     """Return the mean of once(fresh, 0), ..., until its relative standard error is small."""
     errors: list[float] = []
-    if (few := rehearsals(least)) < least:
-        most = few
+    if (search := _search.get()) is not None and search.rough:
+        most = rehearsals(least)
     with rehearsal(estimator) as fresh:
         for number in range(most):
             errors.append(float(once(fresh, number)))

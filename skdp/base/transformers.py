@@ -501,17 +501,17 @@ def check_means(like: Any, d: int) -> Floats | None:
 
 
 def error_of_fits(
-    scaler: Scaler, n: int, d: int, like: Any, error: Callable[[Any, Floats], float]
+    estimator: Any, n: int, d: int, like: Any, error: Callable[[Any, Floats], float]
 ) -> float:
     """Return the mean of error(fitted, rows) over fits to n rows drawn from public ones."""
-    draw = resampled(check_like(scaler, like, d), n)
+    draw = resampled(check_like(estimator, like, d), n)
 
     def once(fresh: Fresh, number: int) -> float:
         table = draw(number)
         return error(fresh(number).fit(table), table)
 
-    # To 15%, which is 7.5% of the root of a mean square.
-    return mean_error(scaler, once, least=24, most=_FITS, precision=0.15)
+    # To 15%, which is 7.5% of the root of a mean square. Columns tell as much as fits.
+    return mean_error(estimator, once, least=max(24 // d, 8), most=_FITS, precision=0.15)
 
 
 # --- moments -----------------------------------------------------------------------------------

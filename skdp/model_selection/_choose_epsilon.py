@@ -215,7 +215,7 @@ def _approach(
         if above <= _CLOSE * below:
             epsilon = above
             break
-        if not (below < epsilon < above or epsilon in (low, high)):
+        if not (below < epsilon < above or epsilon == low == below or epsilon == high == above):
             epsilon = math.sqrt(below * above)
     return epsilon, power, below
 
@@ -229,9 +229,9 @@ def _settle(
     unmet: float,
 ) -> float | None:
     """Return the smallest epsilon tried whose ratio is at most 1; None if none is."""
-    met = math.inf
+    met, epsilon = math.inf, _MORE * epsilon
     for _ in range(_FULL):
-        epsilon = min(max(_cut(_MORE * epsilon), low), high)
+        epsilon = min(max(_cut(epsilon), low), high)
         if epsilon >= met:
             break
         now = ratio(epsilon)
@@ -240,8 +240,8 @@ def _settle(
             break
         if _ENOUGH < now <= 1 or met <= _CLOSE * unmet:
             break
-        epsilon = min(_moved(epsilon, now, power), 2.0 * epsilon)
-        if not unmet < epsilon < met:
+        epsilon = _MORE * min(_moved(epsilon, now, power), 2.0 * epsilon)
+        if not unmet < epsilon < met:  # halves, where the error jumps
             epsilon = math.sqrt(unmet * min(met, high))
     return met if met < math.inf else None
 

@@ -592,7 +592,7 @@ class DPHistogramDensity(BoxDensity):
             exact = counts / max(counts.sum(), 1.0)
             return 0.5 * float(np.abs(fitted.probabilities_ - exact).sum())
 
-        return mean_error(self, distance)
+        return mean_error(self, distance, most=60, precision=0.05)
 
 
 def _all_edges(bins: list[Bins], bounds: Pair) -> list[Floats]:

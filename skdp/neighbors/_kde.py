@@ -262,8 +262,9 @@ class DPKernelDensity(BoxDensity):
         self.coef_ = mean if plan.matrix is None else plan.matrix.T @ mean
         self.bandwidth_ = plan.tried[0]
         if len(plan.tried) > 1:
+            square = None if plan.matrix is None else plan.matrix.T @ plan.matrix
             loss = [
-                criterion(plan.lattice, plan.matrix, mean, std, n, h, self.bounds_)
+                criterion(plan.lattice, square, self.coef_, std, n, h, self.bounds_)
                 for h in plan.tried
             ]
             self.bandwidth_ = plan.tried[int(np.argmin(np.nan_to_num(loss, nan=np.inf)))]
@@ -371,8 +372,8 @@ class DPKernelDensity(BoxDensity):
 
 def criterion(
     lattice: Lattice,
-    matrix: Floats | None,
-    mean: Floats,
+    square: Floats | None,
+    coef: Floats,
     std: float,
     n: float,
     bandwidth: float,
@@ -384,17 +385,23 @@ def criterion(
     the mean over the n rows of f_h without the row. Both are quadratic forms in the released mean
     features. To the second, noise adds std**2 tr(B), which is subtracted, as is a row's own part of
     the density. A quarter of the criterion's standard deviation due to noise is added, so that
-    chance does not choose a small bandwidth. `matrix` (r, b) maps kernel values to features.
+    chance does not choose a small bandwidth. Where features are a matrix M times kernel values,
+    `square` is M'M, `coef` M' times the mean, and a form B of features is M F M'; else B is F.
     """
     wide, narrow = (lattice.gram(bandwidth, bounds, times) for times in (math.sqrt(2.0), 1.0))
     height = float(narrow[0, 0])
-    if matrix is not None:
-        wide, narrow = matrix @ wide @ matrix.T, matrix @ narrow @ matrix.T
     others = n / max(n - 1.0, 1.0)
     form = wide - 2.0 * others * narrow
-    loss = mean @ form @ mean + 2.0 * others * (std**2 * np.trace(narrow) + height / n)
-    spread = 2.0 * std**4 * np.square(form).sum() + 4.0 * std**2 * np.square(form @ mean).sum()
-    return float(loss + _CAUTION * math.sqrt(spread))
+    moved = form @ coef
+    if square is None:
+        trace, norm, along = np.trace(narrow), np.square(form).sum(), moved @ moved
+    else:  # the trace of BB is that of FM'MFM'M: one product of matrices, not two
+        product = form @ square
+        trace, norm = np.vdot(narrow, square), np.vdot(product, product.T)
+        along = moved @ square @ moved
+    loss = coef @ moved + 2.0 * others * (std**2 * trace + height / n)
+    spread = 2.0 * std**4 * norm + 4.0 * std**2 * along
+    return float(loss + _CAUTION * math.sqrt(max(spread, 0.0)))
 
 
 def _trapezoid(axes: Sequence[Floats]) -> Floats:

@@ -33,6 +33,7 @@ from skdp.base.transformers import (
     Transformer,
     codes_of,
     dtype_of_codes,
+    error_of_fits,
     indicators,
     input_names,
     release_range,
@@ -467,9 +468,9 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             return float(np.mean([errors[size] for size in sizes]))
         if self.strategy == "uniform" and self._stated_bounds(d, names_of(like)) is not None:
             return 0.0
-        rows = check_like(self, like, d)
-        draw = resampled(rows, n)
         if self.strategy == "kmeans":
+            rows = check_like(self, like, d)
+            draw = resampled(rows, n)
             exact = KBinsDiscretizer(self.n_bins, encode="ordinal", strategy="kmeans")
             with warnings.catch_warnings(action="ignore"):
                 codes = exact.fit_transform(rows)
@@ -478,11 +479,10 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
                 fit = fresh(number, encode="ordinal").fit(draw(number))
                 return float(np.mean(fit.transform(rows) != codes))
 
-            return mean_error(self, moved, least=6, most=24, precision=0.1)
+            return mean_error(self, moved)
 
-        def beyond(fresh: Fresh, number: int) -> float:
-            table = draw(number)
-            low, high = fresh(number).fit(table).bounds_
+        def beyond(fitted: Any, table: Floats) -> float:
+            low, high = fitted.bounds_
             return float(np.mean((table < low) | (table > high)))
 
-        return mean_error(self, beyond, least=24, most=80, precision=0.1)
+        return error_of_fits(self, n, d, like, beyond)

@@ -22,12 +22,18 @@ from skdp.base.classifiers import (
     learning_size,
     warn_of_column,
 )
-from skdp.base.expected_error import NOISELESS, Fresh, check_pair, mean_error, repeated
+from skdp.base.expected_error import (
+    NOISELESS,
+    Fresh,
+    check_pair,
+    made_once,
+    mean_error,
+    repeated,
+)
 from skdp.base.transformers import (
     Codes,
     Floats,
     input_names,
-    stated_categories,
 )
 from skdp.core import Session
 from skdp.exceptions import warn_caller
@@ -52,11 +58,11 @@ from skdp.queries import (
 from skdp.tabular import (
     Bins,
     Domain,
-    array_of_cells,
     cell_key,
     check_categorical,
     check_labels,
     checked,
+    take,
 )
 
 __all__ = ["DPTargetEncoder"]
@@ -421,22 +427,23 @@ class DPTargetEncoder(Encoder):
     def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
         check_pair(self, like)
         name = f"{type(self).__name__}.expected_error(like=...)"
-        table, schema = check_categorical(like[0], estimator=name)
-        cells, y = array_of_cells(table), np.asarray(checked(like[1], "like"))
-        if y.shape != (len(cells),):
+        table, _ = check_categorical(like[0], estimator=name)
+        y = np.asarray(checked(like[1], "like"))
+        if y.shape != (table.shape[0],):
             raise ValueError("like: y must have one entry for each row of X")
-        specs = stated_categories(self.categories, table, schema)
+        exact = made_once(len(y), n)
 
         def once(fresh: Fresh, number: int) -> float:
-            rows = repeated(len(cells), n, number)
-            fits = [
-                fresh(number, categories=specs, **options).fit(cells[rows], y[rows])
-                for options in ({}, {"epsilon": NOISELESS})
-            ]
-            fit, exact = (fit.transform(cells) for fit in fits)
-            return float(np.sqrt(np.mean((fit - exact) ** 2)))
+            rows = np.sort(repeated(len(y), n, number))
+            drawn = take(table, rows)
 
-        return mean_error(self, once, most=24, precision=0.1)
+            def encoded(**options: Any) -> Floats:
+                return fresh(number, **options).fit(drawn, y[rows]).transform(table)
+
+            plain = exact(number, lambda: encoded(epsilon=NOISELESS))
+            return float(np.sqrt(np.mean((encoded() - plain) ** 2)))
+
+        return mean_error(self, once)
 
     def transform(self, X: ArrayLike) -> Floats:
         """Return the encodings of cells: `target_mean_` for unknown categories."""

@@ -519,7 +519,7 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
             fitted = fresh(number).fit(table.rows)
             return float(np.abs(fitted.predict(queries) - exact).max())
 
-        return mean_error(self, error, least=5, most=30)
+        return mean_error(self, error, least=5)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Draw rows at random from the release, in the form of the fitted table.

@@ -580,7 +580,8 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
                 errors.append(np.abs(released[:-1, j] - exact).max(initial=0.0))
             return float(np.mean(errors))
 
-        return mean_error(self, error, least=8)
+        least = max(3, 9 - d)  # columns tell as much as fits
+        return mean_error(self, error, least=least, most=60, precision=0.05)
 
     def error_bound(
         self, n_samples: int, n_features: int | None = None, *, beta: float = 0.05

@@ -77,7 +77,8 @@ class Bins:
         check_parameter(missing, "missing", FLAG)
         check_length(edges, "edges")
         with naming("edges"):
-            listed = hasattr(edges, "__iter__")
+            numbers = isinstance(edges, np.ndarray) and edges.dtype.kind in "biuf"
+            listed = hasattr(edges, "__iter__") and not numbers
             kind, array = _temporal(list(edges)) if listed else (NUMBER, np.empty(0))
             if kind == NUMBER:
                 try:

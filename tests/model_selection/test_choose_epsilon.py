@@ -17,6 +17,7 @@ from skdp import (
     choose_epsilon,
     statistics,
 )
+from skdp.model_selection._choose_epsilon import _approach, _settle
 from tests.folding import each
 
 ROWS = np.random.default_rng(0).normal(size=(400, 2)).clip(-4, 4)
@@ -124,3 +125,16 @@ def test_what_has_no_answer():
         choose_epsilon("mean", error=1.0, n_samples=100, bounds=(0, 1))
     with pytest.raises(ValueError, match="low must be at most high"):
         choose_epsilon(DPStandardScaler(), error=1.0, n_samples=10, low=2, high=1)
+
+
+def test_where_the_error_jumps_few_answers_find_the_place():
+    asked = []
+
+    def ratio(epsilon):
+        asked.append(epsilon)
+        return 0.1 if epsilon > 30.0 else 2.0
+
+    assert 30.0 < _settle(ratio, 1e-3, 100.0, 34.0, 1.0, 28.0) < 30.0 * 1.15
+    epsilon, _, unmet = _approach(ratio, 1e-3, 100.0, 1.0)
+    assert unmet <= 30.0 < epsilon < 36.0
+    assert len(asked) <= 12

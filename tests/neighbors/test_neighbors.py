@@ -179,13 +179,22 @@ def test_the_criterion_is_least_squares_cross_validation():
     matrix = (vectors[:, keep] / np.sqrt(values[keep])).T
     kernels = axis_kernel(rows[:, 0], lattice.axes[0], h0, math.sqrt(2 * math.pi) * h0)
     mean = matrix @ kernels.mean(axis=0)
+    square, coef, std = matrix.T @ matrix, matrix.T @ mean, 0.01
     for h in (0.2, 0.4, 0.9):
-        found = criterion(lattice, matrix, mean, 0.0, 60.0, h, bounds) / 8
+        found = criterion(lattice, square, coef, 0.0, 60.0, h, bounds) / 8
+        with_noise = criterion(lattice, square, coef, std, 60.0, h, bounds) / 8
         wide = stats.norm.pdf(rows - rows.T, scale=math.sqrt(2) * h).mean()
         others = stats.norm.pdf(rows - rows.T, scale=h)
         np.fill_diagonal(others, 0.0)
         slow = wide - 2 * others.sum() / (60 * 59)
         assert found == pytest.approx(slow, abs=2e-3)
+        # With noise: the forms of features themselves, as the docstring has them.
+        both = (lattice.gram(h, bounds, times) for times in (math.sqrt(2.0), 1.0))
+        wide, narrow = (matrix @ one @ matrix.T for one in both)
+        form = wide - 2 * 60 / 59 * narrow
+        spread = 2 * std**4 * np.square(form).sum() + 4 * std**2 * np.square(form @ mean).sum()
+        more = 2 * 60 / 59 * std**2 * np.trace(narrow) + 0.25 * math.sqrt(spread)
+        assert with_noise == pytest.approx(found + more / 8, rel=1e-9)
 
 
 def test_noise_does_not_move_the_criterion_on_average():
