@@ -28,7 +28,7 @@ from skdp.base.classifiers import (
 )
 from skdp.base.mixin import WEIGHT_BOUND
 from skdp.core import Session
-from skdp.linear_model._descent import CENTER_SHARES, descended, is_hidden
+from skdp.linear_model._descent import CENTER_SHARES, descended, is_hidden, noise_penalty
 from skdp.loss.conversions import check_positive, gdp_delta, gdp_mu, pure_epsilon_from_mu
 from skdp.parameters import FLAG, Reals, Table, columns_of_bounds
 from skdp.planning import Allowance
@@ -57,13 +57,11 @@ _RADII, _RADIUS_NOISE, _RADIUS_NOISE_OF_MORE = (0.4, 3.0), 0.005, 0.002
 # Below so many rows of a class for each column, planes separate many classes, or nearly so. A bound
 # on slopes costs little then: few rows have a slope above it.
 _ROWS_A_COLUMN = 30.0
-# The prior variance of a row's logit, and the noise of logits where the loss is flat.
-_LOGIT_VARIANCE, _FLAT_NOISE = 2.0, 2.0
 _FINEST = 1e-3  # error of logits by the solver
 # Epsilon from which noise in the loss serves as well as Gaussian gradients: of two classes with
-# bounds stated; and of more, or with bounds learned (cancer, spam7, OJ, diabetes, parted in two;
-# digits and wine).
-_SERVES = (3.0, 30.0)
+# bounds stated, where it is Gaussian too and where it is pure; and of more classes, or with bounds
+# learned (cancer, spam7, OJ, diabetes, parted in two; digits and wine).
+_SERVES = (1.0, 3.0, 30.0)
 # Up to so many coefficients of more than two classes pure noise in the loss is no worse than
 # Gaussian gradients (BEPS, wine; not Chile, storms, digits).
 _FEW_COEFFICIENTS = 45
@@ -140,24 +138,19 @@ class _Plan:
 
     @property
     def penalty(self) -> float:
-        """The penalty of theta, for rows of norm 1; the largest of four.
+        """The penalty of theta, for rows of norm 1.
 
-        The wanted one; what bounds the determinants; and, for noise of deviation s:
-        s**2 / (v n h), Bayes' for logits of prior variance v where a column has the curvature h of
-        rows that are hard to tell apart; s / t, which keeps the noise of logits at t where rows
-        are separable, so that the loss has no curvature at all.
+        The largest of the wanted one, what bounds the determinants, and `noise_penalty`.
         """
         radius, cap = self.radius, self.cap
         part = min(1.0, (self.dims - 1) / radius**2)  # of a row's squared norm that is one column's
         doubt = float((self.shares * (1.0 - self.shares)).mean())
-        curvature = doubt * part / self.dims
         wanted = min(self.wanted / (radius**2 * (1.0 + self.constant**2)), _LARGEST_PENALTY)
         penalty = limit = self._least(cap)
         for _ in range(4):  # J depends on the penalty, and the noise on J: it settles quickly
             std, _ = self._std(cap, penalty)
-            bayes = std**2 * part / (_LOGIT_VARIANCE * self.n * curvature)
-            penalty = max(limit, wanted, bayes, std * math.sqrt(part) / _FLAT_NOISE)
-            penalty = min(penalty, _LARGEST_PENALTY)
+            of_noise = noise_penalty(std, self.n, doubt, self.dims, part)
+            penalty = min(max(limit, wanted, of_noise), _LARGEST_PENALTY)
         return penalty
 
     @property
@@ -336,7 +329,8 @@ class DPLogisticRegression(LabelledClassifier):
 
         Gaussian noise in the loss has no price under accountants that add up mu, for groups of
         rows, and beside classes that are learned; for several classes it is dear. Beside it, bounds
-        are learned with pure noise, which is dear for many columns. A descent fits offsets.
+        and means are learned with pure noise, which is dear for many columns, so that it does not
+        serve a small epsilon. A descent fits offsets.
         """
         if not self.fit_intercept:
             return False
@@ -351,10 +345,10 @@ class DPLogisticRegression(LabelledClassifier):
                 n_features = getattr(self, "n_features_in_", None)
             n_features = n_features or columns_of_bounds(self._bounds_of_columns)
             if n_features and (n_features + 1) * len(classes) <= _FEW_COEFFICIENTS:
-                return (context.counts_users or not basic) and pure < _SERVES[1]
+                return (context.counts_users or not basic) and pure < _SERVES[2]
         if not two or learns_bounds:
-            return pure < _SERVES[1]
-        return (context.counts_users or not basic) and pure < _SERVES[0]
+            return pure < _SERVES[2]
+        return pure < _SERVES[context.counts_users or not basic]
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None:
