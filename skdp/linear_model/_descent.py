@@ -2,9 +2,9 @@
 
 Steps share one mu, which many small releases add up to as well as a single one. So the descent is
 used where objective perturbation has no price in mu, or a dear one: see `DPLogisticRegression`. It
-starts at the logarithms of the shares of the classes; the result is the mean of the second half of
-the steps. Then a slope, common to all logits, and an offset for each are fitted to gradients
-without clipping.
+starts at the logarithms of the shares of the classes; of two classes, a penalty that grows with the
+noise draws it there. The result is the mean of the second half of the steps. Then a slope, common
+to all logits, and an offset for each are fitted to gradients without clipping.
 
 References
 ----------
@@ -183,11 +183,6 @@ def _normal_points(m: int, d: int) -> Floats:
     return np.asarray(np.clip(quantiles, -4.0, 4.0))
 
 
-def _signal(theta: Floats, noise: float) -> float:
-    """Return which part of the squares of coefficients is not noise."""
-    return 1.0 - theta.size * noise**2 / max(float((theta**2).sum()), 1e-300)
-
-
 def calibrated(
     session: Session,
     view: Any,
@@ -211,7 +206,7 @@ def calibrated(
     if not useful:
         return 1.0, offset
     # The prior slope: that of a regression on noisy coefficients, so less if they are mostly noise.
-    signal = _signal(theta, noise)
+    signal = 1.0 - theta.size * noise**2 / max(float((theta**2).sum()), 1e-300)
     expected = min(1.0, 1.5 * math.sqrt(max(signal, _LEAST_SIGNAL)))
     k, n = len(theta), float(counts.sum())
     axes, sizes, _ = np.linalg.svd(np.nan_to_num(theta), full_matrices=False)

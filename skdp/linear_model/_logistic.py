@@ -53,7 +53,7 @@ _CONSTANT = 0.25  # the intercept's coordinate, as a part of the radius
 # are in units of the root mean square. Rows of thrice that are outliers: reaching for them costs
 # all rows noise.
 _CAPS, _CAP_NOISE = (0.25, 1.0), 0.02
-_RADII, _RADIUS_NOISE, _RADIUS_NOISE_OF_MORE = (0.4, 3.0), 0.005, 0.002
+_RADII, _RADIUS_NOISE, _RADIUS_NOISE_OF_MORE = (0.4, 3.0), 0.0025, 0.002
 # Below so many rows of a class for each column, planes separate many classes, or nearly so. A bound
 # on slopes costs little then: few rows have a slope above it.
 _ROWS_A_COLUMN = 30.0
@@ -179,9 +179,9 @@ class DPLogisticRegression(LabelledClassifier):
     The private counterpart of scikit-learn's ``LogisticRegression``. There is nothing to tune: a
     larger penalty than that of `C`, the clipping of rows and the bound on slopes follow from public
     and released numbers. With much noise the penalty is large, and probabilities are near the
-    shares of the classes; `penalty_` shows it. A descent (see Notes) has a penalty for `C` below 1
-    only. If few rows leave it no gradients for its slope, coefficients of two classes are shrunk by
-    the part of noise in their squares, down to the shares; those of more classes may be worse.
+    shares of the classes; `penalty_` shows it. A descent (see Notes) of more than two classes has a
+    penalty for `C` below 1 only, and may be worse than the shares if few rows leave it no gradients
+    for its slope.
 
     Parameters
     ----------
@@ -242,15 +242,16 @@ class DPLogisticRegression(LabelledClassifier):
     so the sensitivity is the same. Proof: ``skdp/queries/logistic.md``.
 
     **Descent.** With a delta, noisy gradients are released in place of the minimiser where they are
-    more accurate. For two classes, with classes and bounds stated, that is below epsilon = 3 if
-    `groups` are stated or the accountant is not "basic": Gaussian noise of b has no price then.
-    For all other fits with an intercept it is below epsilon = 30; for more than two classes with
+    more accurate. For two classes, with classes and bounds stated, that is below epsilon = 1, and
+    below 3 if `groups` are stated or the accountant is not "basic": Gaussian noise of b has no
+    price then. For all other fits with an intercept it is below 30; for more than two classes with
     few coefficients, under the same condition. There are 10 to 20 gradients (to 40 for more than
     two classes), with equal shares. Each is the sum over rows of the outer product of r and z: z is
     the clipped row with a constant, r the predicted probabilities minus the indicator of the label,
     clipped in norm. A slope and offsets are fitted last, unless noise would hide them, from four
     gradients for a tenth of the share: there z are the logits, and r is not clipped. A penalty of
-    1/C - 1, if that is above 0, shortens the steps and the slope. *Sensitivity* of a gradient in
+    1/C - 1, if that is above 0, shortens the steps and the slope; for two classes, one that grows
+    with the noise shortens the steps. *Sensitivity* of a gradient in
     L2, where R is the product of the bounds on the norms of r and z: R if a row is added or
     removed, 2 R if one is replaced (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian
     noise. If a gradient's noise is longer than all rows, b has pure noise within the remaining mu
