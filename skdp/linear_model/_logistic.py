@@ -251,11 +251,10 @@ class DPLogisticRegression(LabelledClassifier):
     clipped in norm. A slope and offsets are fitted last, unless noise would hide them, from four
     gradients for a tenth of the share: there z are the logits, and r is not clipped. A penalty of
     1/C - 1, if that is above 0, shortens the steps and the slope; for two classes, one that grows
-    with the noise shortens the steps. *Sensitivity* of a gradient in
-    L2, where R is the product of the bounds on the norms of r and z: R if a row is added or
-    removed, 2 R if one is replaced (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian
-    noise. If a gradient's noise is longer than all rows, b has pure noise within the remaining mu
-    instead.
+    with the noise shortens the steps. *Sensitivity* of a gradient in L2, where R is the product of
+    the bounds on the norms of r and z: R if a row is added or removed, 2 R if one is replaced
+    (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian noise. If a gradient's noise is
+    longer than all rows, b has pure noise within the remaining mu instead.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in the counts of the classes, in the
