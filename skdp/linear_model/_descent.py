@@ -2,9 +2,9 @@
 
 Steps share one mu, which many small releases add up to as well as a single one. So the descent is
 used where objective perturbation has no price in mu, or a dear one: see `DPLogisticRegression`. It
-starts at the logarithms of the shares of the classes; the result is the mean of the second half of
-the steps. Then a slope, common to all logits, and an offset for each are fitted to gradients
-without clipping.
+starts at the logarithms of the shares of the classes; of two classes, a penalty that grows with the
+noise draws it there. The result is the mean of the second half of the steps. Then a slope, common
+to all logits, and an offset for each are fitted to gradients without clipping.
 
 References
 ----------
@@ -30,7 +30,25 @@ from skdp.core import Ball, RowSum, Session
 from skdp.planning import Allowance
 from skdp.queries import LogisticGradient, LogitBall, StandardBall, logistic_gradient, softmax
 
-__all__ = ["CENTER_SHARES", "descended", "is_hidden"]
+__all__ = ["CENTER_SHARES", "descended", "is_hidden", "noise_penalty"]
+
+# The prior variance of a row's logit, and the noise of logits where the loss is flat.
+_LOGIT_VARIANCE, _FLAT_NOISE = 2.0, 2.0
+
+
+def noise_penalty(std: float, n: float, doubt: float, dims: int, part: float) -> float:
+    """Return the penalty for a noise of deviation `std` in the gradient, for rows of norm 1.
+
+    The larger of two: Bayes' for logits of prior variance v where a column has the curvature of
+    rows that are hard to tell apart, s**2 dims / (v n doubt); and s sqrt(part) / t, which keeps the
+    noise of logits at t where rows are separable, so that the loss has no curvature at all.
+
+    - `doubt`: The mean of p (1 - p) over the shares of the classes.
+    - `part`: Of a row's squared norm that is one column's.
+    """
+    bayes = std**2 * dims / (_LOGIT_VARIANCE * n * doubt)
+    return max(bayes, std * math.sqrt(part) / _FLAT_NOISE)
+
 
 # --- slope and offsets ----------------------------------------------------------------------------
 
@@ -46,7 +64,7 @@ __all__ = ["CENTER_SHARES", "descended", "is_hidden"]
 
 CALIBRATION_SHARE = Fraction(1, 10)  # of the share of all gradients
 # Noise of a gradient, in rows, above which none is released: of one logit, and of a class of more.
-_MOST_NOISE = (0.1, 0.18)
+_MOST_NOISE = (0.2, 0.18)
 # Shares of the four gradients, each of the remaining share.
 _PARTS = (Fraction(3, 20), Fraction(4, 17), Fraction(6, 13), Fraction(1))
 _CONSTANT = 0.7  # as a part of the bound on logits
@@ -165,11 +183,6 @@ def _normal_points(m: int, d: int) -> Floats:
     return np.asarray(np.clip(quantiles, -4.0, 4.0))
 
 
-def _signal(theta: Floats, noise: float) -> float:
-    """Return which part of the squares of coefficients is not noise."""
-    return 1.0 - theta.size * noise**2 / max(float((theta**2).sum()), 1e-300)
-
-
 def calibrated(
     session: Session,
     view: Any,
@@ -193,7 +206,7 @@ def calibrated(
     if not useful:
         return 1.0, offset
     # The prior slope: that of a regression on noisy coefficients, so less if they are mostly noise.
-    signal = _signal(theta, noise)
+    signal = 1.0 - theta.size * noise**2 / max(float((theta**2).sum()), 1e-300)
     expected = min(1.0, 1.5 * math.sqrt(max(signal, _LEAST_SIGNAL)))
     k, n = len(theta), float(counts.sum())
     axes, sizes, _ = np.linalg.svd(np.nan_to_num(theta), full_matrices=False)
@@ -294,6 +307,14 @@ class _Plan:
         """The coordinate of the intercept, as a part of the radius."""
         return _CONSTANTS[self.n_logits > 1]
 
+    def penalty(self, counts: Floats) -> float:
+        """Return what noise asks for, of the coefficients of rows in the view's units."""
+        shares = counts / counts.sum()
+        std = self.allowance.query_std(_gradient(self.n_logits, self.dims)) * self.clip
+        part = min(1.0, 1.0 / self.radius**2)
+        least = noise_penalty(std, self.n, float((shares * (1.0 - shares)).mean()), self.dims, part)
+        return least * self.radius**2 * (self.dims - 1)
+
 
 def _descend(
     session: Session,
@@ -302,11 +323,11 @@ def _descend(
     offset: Floats,
     most: float | None,
     share: Fraction,
-    penalty: float,
+    penalties: Floats,
 ) -> tuple[Floats, float]:
     """Return the mean of the second half of the points of a noisy descent, and its noise.
 
-    The noise is that on each number. A penalty shortens all but the constant's coordinate.
+    The noise is that on each number. `penalties` are those of the coordinates.
     """
     theta = np.zeros((plan.n_logits, plan.dims))
     total, n_points, rate, steps = np.zeros_like(theta), 0, plan.rate, plan.n_steps
@@ -322,9 +343,7 @@ def _descend(
         if turned < -3 * std**2 * math.sqrt(theta.size):
             rate *= _SHORTER
         rates[step] = rate
-        theta = theta - rate * gradient
-        if penalty:
-            theta[:, :-1] /= 1.0 + rate * penalty / unit
+        theta = (theta - rate * gradient) / (1.0 + rate * penalties / unit)
         if 2 * (step + 1) > steps:
             total, n_points = total + theta, n_points + 1
     mean: Floats = total / max(n_points, 1)
@@ -375,12 +394,11 @@ def descended(
     logs = np.log(start.counts + start.spread)  # a ratio that noise hides is shrunk to 1
     logs -= logs.mean()
     offset = logs[1:] - logs[:1] if n_logits == 1 else logs
-    theta, noise = _descend(session, plan, view, offset, most, part * session.remaining, penalty)
-    if not useful:  # nothing else will tell how much of it is noise
-        if n_logits == 1:
-            theta *= max(_signal(theta, noise), 0.0)
-        else:
-            theta *= max(n_logits / (n_logits + (noise * radius) ** 2), _LEAST_OF_MORE)
+    penalties = np.full(d + 1, plan.penalty(start.counts) if n_logits == 1 else 0.0)
+    penalties[:-1] += penalty
+    theta, noise = _descend(session, plan, view, offset, most, part * session.remaining, penalties)
+    if n_logits > 1 and not useful:  # nothing else will tell how much of it is noise
+        theta *= max(n_logits / (n_logits + (noise * radius) ** 2), _LEAST_OF_MORE)
     offset = offset + theta[:, -1] * plan.constant * radius
     theta = theta[:, :-1]
     if n_logits > 1:

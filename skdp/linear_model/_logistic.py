@@ -28,7 +28,7 @@ from skdp.base.classifiers import (
 )
 from skdp.base.mixin import WEIGHT_BOUND
 from skdp.core import Session
-from skdp.linear_model._descent import CENTER_SHARES, descended, is_hidden
+from skdp.linear_model._descent import CENTER_SHARES, descended, is_hidden, noise_penalty
 from skdp.loss.conversions import check_positive, gdp_delta, gdp_mu, pure_epsilon_from_mu
 from skdp.parameters import FLAG, Reals, Table, columns_of_bounds
 from skdp.planning import Allowance
@@ -53,17 +53,15 @@ _CONSTANT = 0.25  # the intercept's coordinate, as a part of the radius
 # are in units of the root mean square. Rows of thrice that are outliers: reaching for them costs
 # all rows noise.
 _CAPS, _CAP_NOISE = (0.25, 1.0), 0.02
-_RADII, _RADIUS_NOISE, _RADIUS_NOISE_OF_MORE = (0.4, 3.0), 0.005, 0.002
+_RADII, _RADIUS_NOISE, _RADIUS_NOISE_OF_MORE = (0.4, 3.0), 0.0025, 0.002
 # Below so many rows of a class for each column, planes separate many classes, or nearly so. A bound
 # on slopes costs little then: few rows have a slope above it.
 _ROWS_A_COLUMN = 30.0
-# The prior variance of a row's logit, and the noise of logits where the loss is flat.
-_LOGIT_VARIANCE, _FLAT_NOISE = 2.0, 2.0
 _FINEST = 1e-3  # error of logits by the solver
 # Epsilon from which noise in the loss serves as well as Gaussian gradients: of two classes with
-# bounds stated; and of more, or with bounds learned (cancer, spam7, OJ, diabetes, parted in two;
-# digits and wine).
-_SERVES = (3.0, 30.0)
+# bounds stated, where it is Gaussian too and where it is pure; and of more classes, or with bounds
+# learned (cancer, spam7, OJ, diabetes, parted in two; digits and wine).
+_SERVES = (1.0, 3.0, 30.0)
 # Up to so many coefficients of more than two classes pure noise in the loss is no worse than
 # Gaussian gradients (BEPS, wine; not Chile, storms, digits).
 _FEW_COEFFICIENTS = 45
@@ -140,24 +138,19 @@ class _Plan:
 
     @property
     def penalty(self) -> float:
-        """The penalty of theta, for rows of norm 1; the largest of four.
+        """The penalty of theta, for rows of norm 1.
 
-        The wanted one; what bounds the determinants; and, for noise of deviation s:
-        s**2 / (v n h), Bayes' for logits of prior variance v where a column has the curvature h of
-        rows that are hard to tell apart; s / t, which keeps the noise of logits at t where rows
-        are separable, so that the loss has no curvature at all.
+        The largest of the wanted one, what bounds the determinants, and `noise_penalty`.
         """
         radius, cap = self.radius, self.cap
         part = min(1.0, (self.dims - 1) / radius**2)  # of a row's squared norm that is one column's
         doubt = float((self.shares * (1.0 - self.shares)).mean())
-        curvature = doubt * part / self.dims
         wanted = min(self.wanted / (radius**2 * (1.0 + self.constant**2)), _LARGEST_PENALTY)
         penalty = limit = self._least(cap)
         for _ in range(4):  # J depends on the penalty, and the noise on J: it settles quickly
             std, _ = self._std(cap, penalty)
-            bayes = std**2 * part / (_LOGIT_VARIANCE * self.n * curvature)
-            penalty = max(limit, wanted, bayes, std * math.sqrt(part) / _FLAT_NOISE)
-            penalty = min(penalty, _LARGEST_PENALTY)
+            of_noise = noise_penalty(std, self.n, doubt, self.dims, part)
+            penalty = min(max(limit, wanted, of_noise), _LARGEST_PENALTY)
         return penalty
 
     @property
@@ -186,9 +179,9 @@ class DPLogisticRegression(LabelledClassifier):
     The private counterpart of scikit-learn's ``LogisticRegression``. There is nothing to tune: a
     larger penalty than that of `C`, the clipping of rows and the bound on slopes follow from public
     and released numbers. With much noise the penalty is large, and probabilities are near the
-    shares of the classes; `penalty_` shows it. A descent (see Notes) has a penalty for `C` below 1
-    only. If few rows leave it no gradients for its slope, coefficients of two classes are shrunk by
-    the part of noise in their squares, down to the shares; those of more classes may be worse.
+    shares of the classes; `penalty_` shows it. A descent (see Notes) of more than two classes has a
+    penalty for `C` below 1 only, and may be worse than the shares if few rows leave it no gradients
+    for its slope.
 
     Parameters
     ----------
@@ -249,19 +242,19 @@ class DPLogisticRegression(LabelledClassifier):
     so the sensitivity is the same. Proof: ``skdp/queries/logistic.md``.
 
     **Descent.** With a delta, noisy gradients are released in place of the minimiser where they are
-    more accurate. For two classes, with classes and bounds stated, that is below epsilon = 3 if
-    `groups` are stated or the accountant is not "basic": Gaussian noise of b has no price then.
-    For all other fits with an intercept it is below epsilon = 30; for more than two classes with
+    more accurate. For two classes, with classes and bounds stated, that is below epsilon = 1, and
+    below 3 if `groups` are stated or the accountant is not "basic": Gaussian noise of b has no
+    price then. For all other fits with an intercept it is below 30; for more than two classes with
     few coefficients, under the same condition. There are 10 to 20 gradients (to 40 for more than
     two classes), with equal shares. Each is the sum over rows of the outer product of r and z: z is
     the clipped row with a constant, r the predicted probabilities minus the indicator of the label,
     clipped in norm. A slope and offsets are fitted last, unless noise would hide them, from four
     gradients for a tenth of the share: there z are the logits, and r is not clipped. A penalty of
-    1/C - 1, if that is above 0, shortens the steps and the slope. *Sensitivity* of a gradient in
-    L2, where R is the product of the bounds on the norms of r and z: R if a row is added or
-    removed, 2 R if one is replaced (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian
-    noise. If a gradient's noise is longer than all rows, b has pure noise within the remaining mu
-    instead.
+    1/C - 1, if that is above 0, shortens the steps and the slope; for two classes, one that grows
+    with the noise shortens the steps. *Sensitivity* of a gradient in L2, where R is the product of
+    the bounds on the norms of r and z: R if a row is added or removed, 2 R if one is replaced
+    (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian noise. If a gradient's noise is
+    longer than all rows, b has pure noise within the remaining mu instead.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in the counts of the classes, in the
@@ -336,7 +329,8 @@ class DPLogisticRegression(LabelledClassifier):
 
         Gaussian noise in the loss has no price under accountants that add up mu, for groups of
         rows, and beside classes that are learned; for several classes it is dear. Beside it, bounds
-        are learned with pure noise, which is dear for many columns. A descent fits offsets.
+        and means are learned with pure noise, which is dear for many columns, so that it does not
+        serve a small epsilon. A descent fits offsets.
         """
         if not self.fit_intercept:
             return False
@@ -351,10 +345,10 @@ class DPLogisticRegression(LabelledClassifier):
                 n_features = getattr(self, "n_features_in_", None)
             n_features = n_features or columns_of_bounds(self._bounds_of_columns)
             if n_features and (n_features + 1) * len(classes) <= _FEW_COEFFICIENTS:
-                return (context.counts_users or not basic) and pure < _SERVES[1]
+                return (context.counts_users or not basic) and pure < _SERVES[2]
         if not two or learns_bounds:
-            return pure < _SERVES[1]
-        return (context.counts_users or not basic) and pure < _SERVES[0]
+            return pure < _SERVES[2]
+        return pure < _SERVES[context.counts_users or not basic]
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None:
