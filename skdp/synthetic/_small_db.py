@@ -580,8 +580,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
                 errors.append(np.abs(released[:-1, j] - exact).max(initial=0.0))
             return float(np.mean(errors))
 
-        least = max(3, 9 - d)  # columns tell as much as fits
-        return mean_error(self, error, least=least, most=60, precision=0.05)
+        return mean_error(self, error, least=max(3, 9 - d))  # columns tell as much as fits
 
     def error_bound(
         self, n_samples: int, n_features: int | None = None, *, beta: float = 0.05

@@ -906,7 +906,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
                 ]
             return float(np.abs(np.array(answers) - exact).max())
 
-        return mean_error(self, error, least=5)
+        return mean_error(self, error, least=5, most=60, precision=0.05)
 
     def error_bound(
         self,
