@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop, heappush
-from itertools import combinations, pairwise
+from heapq import heappop, heappush
+from itertools import accumulate, combinations, pairwise
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -36,38 +38,77 @@ Clique = tuple[int, ...]
 Floats = NDArray[np.float64]
 
 
-def eliminate(
-    sizes: Sequence[int], cliques: Iterable[Clique]
-) -> Iterator[tuple[int, frozenset[int], int]]:
-    """Yield (column, its bag, cells of the bag) in the order of elimination: smallest bag next."""
-    neighbours: list[set[int]] = [{a} for a in range(len(sizes))]
-    for clique in cliques:
+class Elimination:
+    """Columns in the order of elimination: iterates over (column, its bag, cells of the bag)."""
+
+    def __init__(self, sizes: Sequence[int], cliques: Iterable[Clique] = ()) -> None:
+        self.sizes = sizes
+        self.neighbours = [frozenset([a]) for a in range(len(sizes))]
+        self.cells = list(sizes)  # of the bags; -1 once eliminated
+        self.waiting: list[tuple[int, int, int]] = []
+        for clique in cliques:
+            for a in clique:
+                self.neighbours[a] |= frozenset(clique)
+        for a in range(len(sizes)):
+            self._wait(a)
+
+    def _wait(self, a: int) -> None:
+        self.cells[a] = math.prod([self.sizes[b] for b in self.neighbours[a]])
+        # Of equal bags, that of the column with the most values: it leaves the smallest rest.
+        heappush(self.waiting, (self.cells[a], -self.sizes[a], a))
+
+    def with_clique(self, clique: Clique) -> Elimination:
+        """Return a copy of the remaining columns, with one more clique among them."""
+        copied = copy(self)
+        copied.neighbours, copied.cells = self.neighbours.copy(), self.cells.copy()
+        copied.waiting = self.waiting.copy()
         for a in clique:
-            neighbours[a].update(clique)
-    cells = [math.prod(sizes[b] for b in bag) for bag in neighbours]
-    # Of equal bags, that of the column with the most values: it leaves the smallest rest.
-    waiting = [(cells[a], -sizes[a], a) for a in range(len(sizes))]
-    heapify(waiting)
-    while waiting:
-        size, _, v = heappop(waiting)
-        if size != cells[v]:
-            continue  # eliminated, or its bag has changed since
-        bag, cells[v] = frozenset(neighbours[v]), -1
-        yield v, bag, size
-        for a in bag - {v}:
-            cells[a] = cells[a] // sizes[v] * math.prod(sizes[b] for b in bag - neighbours[a])
-            neighbours[a] = (neighbours[a] | bag) - {v}
-            heappush(waiting, (cells[a], -sizes[a], a))
+            copied.neighbours[a] |= frozenset(clique)
+            copied._wait(a)
+        return copied
+
+    def __iter__(self) -> Iterator[tuple[int, frozenset[int], int]]:
+        sizes, neighbours, cells, waiting = self.sizes, self.neighbours, self.cells, self.waiting
+        while waiting:
+            size, _, v = heappop(waiting)  # the smallest bag next
+            if size != cells[v]:
+                continue  # eliminated, or its bag has changed since
+            bag, cells[v] = neighbours[v], -1
+            yield v, bag, size
+            for a in bag - {v}:
+                cells[a] //= sizes[v]
+                if more := bag - neighbours[a]:
+                    cells[a] *= math.prod([sizes[b] for b in more])
+                    neighbours[a] |= more
+                neighbours[a] -= {v}
+                heappush(waiting, (cells[a], -sizes[a], a))
 
 
-def tree_size(sizes: Sequence[int], cliques: Iterable[Clique]) -> int:
-    """Return the number of cells of all bags of the tree that holds these cliques."""
-    return sum(cells for _, _, cells in eliminate(sizes, cliques))
+class Growth:
+    """Whether the tree of some cliques and one more has at most `limit` cells."""
+
+    def __init__(self, sizes: Sequence[int], cliques: Iterable[Clique], limit: int) -> None:
+        self.limit = limit
+        self._before: dict[int, tuple[int, int, Elimination]] = {}
+        steps, total = Elimination(sizes, cliques), 0
+        for place, (v, _, cells) in enumerate(steps):
+            self._before[v] = place, total, steps.with_clique((v,))
+            total += cells
+
+    def fits(self, clique: Clique) -> bool:
+        """Say whether the tree with this clique, too, is small enough."""
+        # Only the bags of these columns grow: all columns before the first of them go as before.
+        _, total, remaining = min(self._before[a] for a in clique)
+        for _, _, cells in remaining.with_clique(clique):
+            total += cells
+            if total > self.limit:
+                return False
+        return True
 
 
 def clique_size(sizes: Sequence[int], columns: Iterable[int]) -> int:
     """Return the number of cells of the bags of some columns that all depend on each other."""
-    return int(np.cumprod(sorted(sizes[a] for a in columns), dtype=object).sum())
+    return sum(accumulate(sorted([sizes[a] for a in columns]), mul))
 
 
 class Tree:
@@ -79,7 +120,7 @@ class Tree:
 
     def __init__(self, sizes: Sequence[int], cliques: Iterable[Clique]) -> None:
         self.sizes = tuple(sizes)
-        steps = [step[:2] for step in eliminate(sizes, cliques)]
+        steps = [step[:2] for step in Elimination(sizes, cliques)]
         self.order = [v for v, _ in steps]
         self.place = {v: i for i, v in enumerate(self.order)}
         self.bags: list[Clique] = [()] * len(self.sizes)
