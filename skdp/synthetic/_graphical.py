@@ -329,8 +329,8 @@ def _product(parts: Sequence[tuple[Clique, Floats]], keep: Iterable[int]) -> tup
     for i, (other, factor) in enumerate(parts[1:], start=1):
         names = sorted({*scope, *other})
         needed = wanted.union(*[columns for columns, _ in parts[i + 1 :]])
-        out = [a for a in names if a in needed]
-        place = names.index  # einsum knows few numbers of axes
+        out = tuple([a for a in names if a in needed])
+        place = names.index  # einsum numbers at most 52 axes
         axes: list[Any] = [list(map(place, columns)) for columns in (scope, other, out)]
         operands: list[Any] = [table, axes[0], factor, axes[1], axes[2]]
         table, scope = np.einsum(*operands), out
