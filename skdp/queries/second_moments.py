@@ -429,8 +429,8 @@ def symmetrized_wishart(d: int, scale: Any, *, entropy: Entropy | None = None) -
     norms, error = _errors(rows)
     used: _Rows | _Short = rows
     bounds = norms, error
-    # About one entry in 2**11 may be doubtful: all others need fewer products.
-    if rows.extra and c * 8 * (d + 1) < 1 << 49 and np.abs(rows.high).max() < 8 << BITS:
+    # About one entry in 2**10 may be doubtful: all others need fewer products.
+    if rows.extra and c * 8 * (d + 1) < 1 << 50 and np.abs(rows.high).max() < 8 << BITS:
         used = _Short(rows)
         bounds = used.errors(norms)
     out = np.empty((d, d), dtype=np.int64)
