@@ -430,7 +430,8 @@ def symmetrized_wishart(d: int, scale: Any, *, entropy: Entropy | None = None) -
     used: _Rows | _Short = rows
     bounds = norms, error
     # About one entry in 2**10 may be doubtful: all others need fewer products.
-    if rows.extra and c * 8 * (d + 1) < 1 << 50 and np.abs(rows.high).max() < 8 << BITS:
+    largest = max(int(rows.high.max()), -int(rows.high.min()))
+    if rows.extra and c * 8 * (d + 1) < 1 << 50 and largest < 8 << BITS:
         used = _Short(rows)
         bounds = used.errors(norms)
     out = np.empty((d, d), dtype=np.int64)
