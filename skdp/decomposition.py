@@ -224,8 +224,14 @@ def spectrum_of(
     d = mean.size
     unbiased = n / (n - 1) if n >= 2 else 1.0
     # The division comes first: a sum of squares close to the largest float must not overflow.
-    covariance = (second_moment / n - np.outer(mean, mean)) * unbiased
-    noisy, vectors = linalg.eigh((covariance + covariance.T) / 2)
+    covariance = second_moment / n
+    covariance -= np.outer(mean, mean)
+    covariance *= unbiased
+    covariance = covariance + covariance.T
+    covariance /= 2
+    # The columns of its transpose, which is the same, lie in memory: it is not copied once more.
+    noisy, vectors = linalg.eigh(covariance.T, overwrite_a=True)
+    del covariance
     noisy, vectors = noisy[::-1], vectors[:, ::-1]
     edge = 2 * std / n * math.sqrt(d) * unbiased
     largest = radius**2 * unbiased

@@ -160,7 +160,7 @@ class AIM(_marginals.Rounds):
             share = left if left < 2 * share else share
             noise = self.noise(share * (1 - choice))
             tables, penalties = self._questions(model, sets, noise)
-            worst = Weighted(workload, tables, penalties, weights=weights)
+            worst = Weighted(workload, np.concatenate(tables), penalties, weights=weights)
             at = self.session.answer(worst, share * choice)
             self.spent += share * choice
             self.measure(sets[at], share * (1 - choice))
@@ -181,7 +181,7 @@ class MST(_marginals.Rounds):
         model = self.fitted(None, 400)
         pairs = [s for s in self.candidates if len(s) == 2]
         workload = Workload(self.sizes, [Cells(s) for s in pairs])
-        tables = [self.total * model.marginal(s) for s in pairs]
+        tables = np.concatenate([self.total * model.marginal(s) for s in pairs])
         part, chosen = list(range(d)), []
         for _ in range(d - 1):
             penalties = [0.0 if part[a] != part[b] else _marginals.FORBIDDEN for a, b in pairs]

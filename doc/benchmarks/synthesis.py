@@ -54,7 +54,7 @@ class AIM(_marginals.Rounds):
             share = left if left < 2 * share else share
             noise = self.noise(share * (1 - CHOICE_OF_AIM))
             tables, penalties = self._questions(model, self.candidates, noise)
-            worst = WorstMarginal(workload, tables, penalties)
+            worst = WorstMarginal(workload, np.concatenate(tables), penalties)
             at = self.session.answer(worst, share * CHOICE_OF_AIM)
             chosen = self.candidates[at]
             self.spent += share * CHOICE_OF_AIM

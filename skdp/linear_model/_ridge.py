@@ -495,7 +495,8 @@ class _LeastSquares(TargetRegressor):
         still = variances[:d] <= min(HIDDEN * std, _STILL * max(float(variances[:d].mean()), 0.0))
         still &= varies
         seen_M, seen_m = _without(M, m, still)
-        theta, noise_level = shrunk(seen_M, seen_m, std, prior)
+        spectrum = np.linalg.eigh(seen_M)
+        theta, noise_level = shrunk(seen_M, seen_m, std, prior, spectrum)
         line = None if self.fit_intercept else (back[d], center)
         limits: Any = {"line": line, "positive": self.positive}
         free = self.fit_intercept and not self.positive
@@ -508,9 +509,11 @@ class _LeastSquares(TargetRegressor):
         hidden = (np.diag(M)[:d] <= HIDDEN * std) & varies
         if hidden.any():
             M, m = _without(M, m, hidden)
+        if not np.array_equal(M, seen_M):
+            spectrum = np.linalg.eigh(M)
         of_target = float(gram.second_moment[d, d]) / total
         pulls = np.append(np.where(varies & ~hidden, penalty, 0.0) / total, 0.0)
-        least = least_squares(M, m, std, of_target, pulls, n)
+        least = least_squares(M, m, std, of_target, pulls, n, spectrum)
         if not free and least.seen > 1.0:
             least = replace(least, theta=constrained(least.theta, M, std, **limits))
         beyond = np.zeros(d + 1)

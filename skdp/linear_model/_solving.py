@@ -64,15 +64,18 @@ class Prior:
     trace: float
 
 
-def shrunk(M: Floats, m: Floats, s: float, prior: Prior) -> tuple[Floats, float]:
+def shrunk(
+    M: Floats, m: Floats, s: float, prior: Prior, spectrum: tuple[Floats, Floats]
+) -> tuple[Floats, float]:
     """Return coefficients for predictions, and the level of shrinkage: inf where they are 0.
 
     They are the mean of theta under normal priors, for m = M theta + noise. Noise of M moves its
     eigenvalues w apart, by s**2 sum(1 / (w - others)), which is undone; those below 0 become 0. The
     noise of m is then that of e and of what is left of E theta. Each part that the columns may
-    explain has a likelihood, by which the coefficients are averaged.
+    explain has a likelihood, by which the coefficients are averaged. `spectrum` is that of M, as
+    `numpy.linalg.eigh` returns it.
     """
-    w, V = np.linalg.eigh(M)
+    w, V = spectrum
     dims = w.size
     if w[0] > _CLEAR * noise_edge(s, dims) and w[0] > 2.0**-40 * w[-1]:
         return V @ ((V.T @ m) / w), 0.0
@@ -80,7 +83,11 @@ def shrunk(M: Floats, m: Floats, s: float, prior: Prior) -> tuple[Floats, float]
     if np.abs(M).max() > _LONGEST:
         w, V = np.linalg.eigh(np.clip(M, -_LONGEST, _LONGEST))
     apart = np.subtract.outer(w, w)
-    w = np.maximum(w - s**2 * (apart / (apart**2 + s**2)).sum(axis=1), 0.0)
+    squares = np.square(apart)
+    squares += s**2
+    apart /= squares
+    w = np.maximum(w - s**2 * apart.sum(axis=1), 0.0)
+    del apart, squares  # as large as M
     w *= min(prior.trace / max(float(w.sum()), 1e-300), 1.0)
     moment = (V * w) @ V.T
     theta, likelihood, precision = [], [], []
@@ -241,7 +248,13 @@ class Estimate:
 
 
 def least_squares(
-    M: Floats, m: Floats, s: float, square: float, penalty: Floats, n: float
+    M: Floats,
+    m: Floats,
+    s: float,
+    square: float,
+    penalty: Floats,
+    n: float,
+    spectrum: tuple[Floats, Floats],
 ) -> Estimate:
     """Solve M theta = m, where M has the diagonal `penalty`; `square` is the mean of y**2.
 
@@ -250,7 +263,7 @@ def least_squares(
     zz'u**2 is that of zz' times u**2. With a penalty P this holds about: exactly, if columns are
     normal, with P theta0 theta0'P in addition.
     """
-    w, V = np.linalg.eigh(M)
+    w, V = spectrum
     dims = w.size
     seen = float(w[0] / max(HIDDEN * s, 2.0**-40 * w[-1], 1e-300))
     if not seen > 1.0:

@@ -398,9 +398,10 @@ class SecondMoment(Query):
 #    sums are below 2**(22 + 22 + 8) = 2**52. BLAS computes such products exactly in float64, in
 #    whatever order it adds, with or without fused operations.
 # 3. The limb products are joined as digits of 21 bits; the lowest are left out and bounded. Two
-#    float64 numbers have enough of them to round nearly every entry with certainty.
-# 4. The digits of others are joined in Python integers: an entry is certain when both ends of its
-#    error interval round to the same integer.
+#    float64 numbers have enough of them to round nearly every entry with certainty. Where 60 bits
+#    are enough for most entries, three limbs of a shorter cut do instead of four or five.
+# 4. The limb products of others are joined in Python integers: an entry is certain when both ends
+#    of its error interval round to the same integer.
 # 5. The rows of other entries get more bits, which stay theirs for every entry.
 
 
@@ -426,16 +427,23 @@ def symmetrized_wishart(d: int, scale: Any, *, entropy: Entropy | None = None) -
     source = resolve(entropy)
     rows = _Rows(d, _extra_limbs(d, c), source)
     norms, error = _errors(rows)
+    used: _Rows | _Short = rows
+    bounds = norms, error
+    # About one entry in 2**10 may be doubtful: all others need fewer products.
+    largest = max(int(rows.high.max()), -int(rows.high.min()))
+    if rows.extra and c * 8 * (d + 1) < 1 << 50 and largest < 8 << BITS:
+        used = _Short(rows)
+        bounds = used.errors(norms)
     out = np.empty((d, d), dtype=np.int64)
     for first in range(0, d, _ROWS):
-        digits = _digits(rows, first, first + _ROWS)
-        values, sure = _round(digits, rows, norms, error, c, first)
+        digits = _digits(used, first, first + _ROWS)
+        values, sure = _round(digits, used, *bounds, c, first)
         out[first:, first : first + _ROWS] = values.T
         out[first : first + _ROWS, first:] = values
         for i, j in np.argwhere(~sure).tolist():
             if i <= j:
-                total = sum(int(part[i, j]) << (_LIMB * k) for k, part in digits.items())
                 i, j = first + i, first + j
+                total = rows.total(i, j)
                 value = _round_exactly(total, norms[i] + norms[j] + error, c, 2 * rows.bits)
                 value = _one_entry(rows, i, j, c) if value is None else value
                 if out.dtype != object and not -(1 << 63) <= value < 1 << 63:
@@ -467,6 +475,7 @@ class _Rows:
         self.extra = extra
         self.bits = BITS + _LIMB * extra
         self.columns = 2 * (d + 1)
+        self.last = 2 * (extra + 2)  # digit
         self.longer: dict[int, tuple[list[int], int]] = {}
         high, low = np.empty(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
         held, shift = drawn.held, np.uint64(64 - _LIMB * extra)
@@ -498,6 +507,23 @@ class _Rows:
         )
         return values if above == 2 else values & _MASK
 
+    def limbs(self, part: Any) -> list[np.ndarray]:
+        """Return part of each matrix L_a, in float64."""
+        return [self.limb(a, part).astype(float) for a in range(self.extra + 3)]
+
+    def total(self, i: int, j: int) -> int:
+        """Return an entry of the sum of limb products, all but the lowest: one of `_digits`."""
+        limbs, half = range(self.extra + 3), self.columns // 2
+        signs = np.repeat([1, -1], half)
+        left = [signs * self.limb(a, i) for a in limbs]
+        right = [self.limb(b, j) for b in limbs]  # over 2**16 columns, sums are below 2**59
+        return sum(
+            int(left[a] @ right[b]) << (_LIMB * (a + b))
+            for a in limbs
+            for b in limbs
+            if a + b >= _lowest(self.extra)
+        )
+
     def longer_row(self, row: int, bits: int) -> list[int]:
         """Return a row cut after at least `bits` bits; bits drawn once stay."""
         values, b = self.longer.get(row, ([], 0))
@@ -519,6 +545,30 @@ class _Rows:
             b += 64
             self.longer[row] = (values, b)
         return values
+
+
+class _Short:
+    """Rows with further bits, cut after 60 bits: three limbs, of which the highest is full, too.
+
+    No deviate is beyond 8, so the highest limb is in [-2**21, 2**21), and sums of two below 2**22.
+    """
+
+    bits, extra, last = 60, 0, 5
+
+    def __init__(self, rows: _Rows) -> None:
+        self.high, self.columns, self._rows = rows.high, rows.columns, rows
+
+    def limbs(self, part: Any) -> list[np.ndarray]:
+        """Return part of each limb matrix, the lowest first, in float64."""
+        more = self.bits - BITS
+        m = self.high[part] << more
+        m |= self._rows.low[part] >> (_LIMB * self._rows.extra - more)
+        return [limb.astype(float) for limb in (m & _MASK, m >> _LIMB & _MASK, m >> 2 * _LIMB)]
+
+    def errors(self, norms: list[int]) -> tuple[list[int], int]:
+        """Return what bounds the error of `_digits`, as `_errors` does, from bounds of the rows."""
+        cut = self._rows.bits - self.bits
+        return [(norm >> cut) + self.columns + 1 for norm in norms], self.columns * (1 + _MASK**2)
 
 
 def _lowest(extra: int) -> int:
@@ -550,7 +600,7 @@ def _errors(rows: _Rows) -> tuple[list[int], int]:
     return norms, rows.columns + dropped
 
 
-def _digits(rows: _Rows, first: int, stop: int) -> dict[int, np.ndarray]:
+def _digits(rows: _Rows | _Short, first: int, stop: int) -> dict[int, np.ndarray]:
     """Return some rows of G1 G1^T - G2 G2^T, cut, right of the diagonal block and in it.
 
     They are the sum of digits_k 2**(21 k - 2 bits); all but the highest are in [0, 2**21).
@@ -559,16 +609,13 @@ def _digits(rows: _Rows, first: int, stop: int) -> dict[int, np.ndarray]:
     d, half = len(rows.high), rows.columns // 2
     stop = min(stop, d)
     shape = (stop - first, d - first)
-    digits = {k: np.zeros(shape, dtype=np.int64) for k in range(lowest, 2 * top + 1)}
+    digits = {k: np.zeros(shape, dtype=np.int64) for k in range(lowest, rows.last + 1)}
     squares = np.zeros((top + 1, *shape), dtype=np.int64)
     pairs = [(a, b) for a in range(top + 1) for b in range(max(lowest - a, a + 1), top + 1)]
     product = np.empty(shape)
     for begin in range(0, rows.columns, _COLUMNS):
         span = slice(begin, min(begin + _COLUMNS, rows.columns))
-        left, right = (
-            [rows.limb(a, (slice(first, end), span)).astype(float) for a in range(top + 1)]
-            for end in (stop, d)
-        )
+        left, right = (rows.limbs((slice(first, end), span)) for end in (stop, d))
         for part in left:
             part[:, max(half - begin, 0) :] *= -1.0
         for a in range(top + 1):
@@ -580,7 +627,7 @@ def _digits(rows: _Rows, first: int, stop: int) -> dict[int, np.ndarray]:
         digits[a + b] -= squares[a] + squares[b]
     for a in range(-(-lowest // 2), top + 1):
         digits[2 * a] += squares[a]
-    for k in range(lowest, 2 * top):
+    for k in range(lowest, rows.last):
         digits[k + 1] += digits[k] >> _LIMB
         digits[k] &= _MASK
     return digits
@@ -588,7 +635,7 @@ def _digits(rows: _Rows, first: int, stop: int) -> dict[int, np.ndarray]:
 
 def _round(
     digits: dict[int, np.ndarray],
-    rows: _Rows,
+    rows: _Rows | _Short,
     norms: list[int],
     error: int,
     c: Fraction,

@@ -322,9 +322,9 @@ class Workload:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class _Exact:
-    """The exact marginal tables and answers of a workload; private."""
+    """The exact marginal tables of a workload's groups, one after another, and its answers."""
 
-    tables: dict[tuple[int, ...], NDArray[np.int64]]
+    cells: NDArray[np.int64]
     answers: NDArray[np.int64]
 
 
@@ -337,7 +337,7 @@ def coded_rows(table: PrivateTable, sizes: Sizes) -> CodedRows:
 
 
 def exact_answers(table: PrivateTable, workload: Workload) -> _Exact:
-    """Return a workload's exact marginal tables and answers.
+    """Return a workload's exact marginal tables and answers; private.
 
     They are kept beside the rows as long as the workload lives: one pass over the rows serves any
     number of releases.
@@ -346,7 +346,8 @@ def exact_answers(table: PrivateTable, workload: Workload) -> _Exact:
     exact = rows.kept.get(workload)
     if exact is None:
         tables = exact_marginals(rows, workload.attribute_sets)
-        exact = rows.kept[workload] = _Exact(tables, workload.from_marginals(tables))
+        cells = np.concatenate([tables[s] for s in workload.attribute_sets])
+        exact = rows.kept[workload] = _Exact(cells, workload.from_marginals(tables))
     return exact
 
 
@@ -452,7 +453,7 @@ class WorstMarginal(Choice):
     do, by at most 1 (A), 2 (R). With `none`, the choice None has the constant score 0: it is likely
     where no distance exceeds its penalty.
 
-    - `tables`: Public flat tables, one a group, in rows.
+    - `tables`: Public flat tables of the groups, one after another in one array, in rows.
     - `penalties` of shape (n_groups,): Public, in rows: what measuring the group would leave as
       noise.
     - `none`: Whether the choice may be none of the groups.
@@ -465,13 +466,13 @@ class WorstMarginal(Choice):
     none: bool = False
 
     def scores(self, table: PrivateTable) -> NDArray:
-        exact = exact_answers(table, self.workload).tables
-        distances = []
-        for s, values in zip(self.workload.attribute_sets, self.tables, strict=True):
-            public = _shaped(_public_integers(values), exact[s].shape, "a table")
-            distances.append(np.abs(exact[s] - public).sum())
-        penalties = _shaped(_public_integers(self.penalties), (len(distances),), "penalties")
-        scores = penalties - np.array(distances, dtype=np.int64)
+        exact = exact_answers(table, self.workload).cells
+        public = _shaped(_public_integers(self.tables), exact.shape, "tables")
+        sizes = [math.prod(group.table(self.workload.sizes)) for group in self.workload.groups]
+        starts = np.cumsum([0, *sizes[:-1]])
+        distances = np.add.reduceat(np.abs(exact - public), starts)
+        penalties = _shaped(_public_integers(self.penalties), distances.shape, "penalties")
+        scores = penalties - distances
         return np.append(scores, np.zeros(int(self.none), dtype=np.int64))[None, :]
 
     def sensitivity(self, relation: str) -> int:

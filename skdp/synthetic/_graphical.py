@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop, heappush
-from itertools import combinations, pairwise
+from heapq import heappop, heappush
+from itertools import accumulate, combinations, pairwise
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -36,50 +38,90 @@ Clique = tuple[int, ...]
 Floats = NDArray[np.float64]
 
 
-def eliminate(
-    sizes: Sequence[int], cliques: Iterable[Clique]
-) -> Iterator[tuple[int, frozenset[int], int]]:
-    """Yield (column, its bag, cells of the bag) in the order of elimination: smallest bag next."""
-    neighbours: list[set[int]] = [{a} for a in range(len(sizes))]
-    for clique in cliques:
+class Elimination:
+    """Columns in the order of elimination: iterates over (column, its bag, cells of the bag)."""
+
+    def __init__(self, sizes: Sequence[int], cliques: Iterable[Clique] = ()) -> None:
+        self.sizes = sizes
+        self.neighbours = [frozenset([a]) for a in range(len(sizes))]
+        self.cells = list(sizes)  # of the bags; -1 once eliminated
+        self.waiting: list[tuple[int, int, int]] = []
+        for clique in cliques:
+            for a in clique:
+                self.neighbours[a] |= frozenset(clique)
+        for a in range(len(sizes)):
+            self._wait(a)
+
+    def _wait(self, a: int) -> None:
+        self.cells[a] = math.prod([self.sizes[b] for b in self.neighbours[a]])
+        # Of equal bags, that of the column with the most values: it leaves the smallest rest.
+        heappush(self.waiting, (self.cells[a], -self.sizes[a], a))
+
+    def with_clique(self, clique: Clique) -> Elimination:
+        """Return a copy of the remaining columns, with one more clique among them."""
+        copied = copy(self)
+        copied.neighbours, copied.cells = self.neighbours.copy(), self.cells.copy()
+        copied.waiting = self.waiting.copy()
         for a in clique:
-            neighbours[a].update(clique)
-    cells = [math.prod(sizes[b] for b in bag) for bag in neighbours]
-    # Of equal bags, that of the column with the most values: it leaves the smallest rest.
-    waiting = [(cells[a], -sizes[a], a) for a in range(len(sizes))]
-    heapify(waiting)
-    while waiting:
-        size, _, v = heappop(waiting)
-        if size != cells[v]:
-            continue  # eliminated, or its bag has changed since
-        bag, cells[v] = frozenset(neighbours[v]), -1
-        yield v, bag, size
-        for a in bag - {v}:
-            cells[a] = cells[a] // sizes[v] * math.prod(sizes[b] for b in bag - neighbours[a])
-            neighbours[a] = (neighbours[a] | bag) - {v}
-            heappush(waiting, (cells[a], -sizes[a], a))
+            copied.neighbours[a] |= frozenset(clique)
+            copied._wait(a)
+        return copied
+
+    def __iter__(self) -> Iterator[tuple[int, frozenset[int], int]]:
+        sizes, neighbours, cells, waiting = self.sizes, self.neighbours, self.cells, self.waiting
+        while waiting:
+            size, _, v = heappop(waiting)  # the smallest bag next
+            if size != cells[v]:
+                continue  # eliminated, or its bag has changed since
+            bag, cells[v] = neighbours[v], -1
+            yield v, bag, size
+            for a in bag - {v}:
+                cells[a] //= sizes[v]
+                if more := bag - neighbours[a]:
+                    cells[a] *= math.prod([sizes[b] for b in more])
+                    neighbours[a] |= more
+                neighbours[a] -= {v}
+                heappush(waiting, (cells[a], -sizes[a], a))
 
 
-def tree_size(sizes: Sequence[int], cliques: Iterable[Clique]) -> int:
-    """Return the number of cells of all bags of the tree that holds these cliques."""
-    return sum(cells for _, _, cells in eliminate(sizes, cliques))
+class Growth:
+    """Whether the tree of some cliques and one more has at most `limit` cells."""
+
+    def __init__(self, sizes: Sequence[int], cliques: Iterable[Clique], limit: int) -> None:
+        self.limit = limit
+        self._before: dict[int, tuple[int, int, Elimination]] = {}
+        steps, total = Elimination(sizes, cliques), 0
+        for place, (v, _, cells) in enumerate(steps):
+            self._before[v] = place, total, steps.with_clique((v,))
+            total += cells
+
+    def fits(self, clique: Clique) -> bool:
+        """Say whether the tree with this clique, too, is small enough."""
+        # Only the bags of these columns grow: all columns before the first of them go as before.
+        _, total, remaining = min(self._before[a] for a in clique)
+        for _, _, cells in remaining.with_clique(clique):
+            total += cells
+            if total > self.limit:
+                return False
+        return True
 
 
 def clique_size(sizes: Sequence[int], columns: Iterable[int]) -> int:
     """Return the number of cells of the bags of some columns that all depend on each other."""
-    return int(np.cumprod(sorted(sizes[a] for a in columns), dtype=object).sum())
+    return sum(accumulate(sorted([sizes[a] for a in columns]), mul))
 
 
 class Tree:
     """A junction tree with one bag a column; bags are tables with axes in ascending columns.
 
     By column: its `bags`, the `parents` whose bag holds the rest of that bag (None for the last of
-    a component), and the columns `below` it. `order` has children before parents.
+    a component), these last ones as `roots`, and the columns `below` it. `order` has children
+    before parents.
     """
 
     def __init__(self, sizes: Sequence[int], cliques: Iterable[Clique]) -> None:
         self.sizes = tuple(sizes)
-        steps = [step[:2] for step in eliminate(sizes, cliques)]
+        steps = [step[:2] for step in Elimination(sizes, cliques)]
         self.order = [v for v, _ in steps]
         self.place = {v: i for i, v in enumerate(self.order)}
         self.bags: list[Clique] = [()] * len(self.sizes)
@@ -94,6 +136,10 @@ class Tree:
                 self.children[parent].append(v)
                 below[parent] |= below[v]
         self.below = [frozenset(columns) for columns in below]
+        self.roots = list(range(len(self.sizes)))
+        for v in reversed(self.order):
+            if (above := self.parents[v]) is not None:
+                self.roots[v] = self.roots[above]
         self.n_cells = sum(math.prod(self.shape(bag)) for bag in self.bags)
         self.around = [b.union(bag) for b, bag in zip(self.below, self.bags, strict=True)]
         self._places = [self._place(v) for v in range(len(self.sizes))]
@@ -124,17 +170,19 @@ class Tree:
         own = tuple(self.sizes[a] if a != v else 1 for a in self.bags[v])
         return self.bags[v].index(v), self.where(rest) if rest else None, own
 
-    def log_conditionals(self, beliefs: list[Floats]) -> float:
+    def log_conditionals(self, beliefs: list[Floats], scratch: list[Floats]) -> float:
         """Turn the potentials of bags into log p(v | rest of v's bag), in place; by column.
 
         The distribution is proportional to exp(sum of potentials). Returns the log normaliser.
+        `scratch` has tables of the same shapes, and is overwritten.
         """
         total = 0.0
         for v in self.order:
             axis, above, _ = self._places[v]
             belief = beliefs[v]
             top = np.maximum.reduce(belief, axis=axis, keepdims=True)
-            message = np.add.reduce(np.exp(belief - top), axis=axis, keepdims=True)
+            odds = np.exp(np.subtract(belief, top, out=scratch[v]), out=scratch[v])
+            message = np.add.reduce(odds, axis=axis, keepdims=True)
             np.log(message, out=message)
             message += top
             belief -= message
@@ -145,15 +193,14 @@ class Tree:
                 beliefs[parent] += message.reshape(wide)
         return total
 
-    def joints(self, conditionals: Sequence[Floats]) -> list[Floats]:
-        """Return the joint distribution of every bag from its column's conditional one."""
-        joints = list(conditionals)
+    def make_joint(self, tables: Sequence[Floats]) -> None:
+        """Turn each bag's conditional distribution of its column into the joint one, in place."""
         for v in reversed(self.order):
             _, above, own = self._places[v]
             if above is not None:
                 parent, _, gone = above
-                joints[v] = np.add.reduce(joints[parent], axis=gone).reshape(own) * conditionals[v]
-        return joints
+                rest = np.add.reduce(tables[parent], axis=gone).reshape(own)
+                np.multiply(rest, tables[v], out=tables[v])
 
 
 class Model:
@@ -170,22 +217,24 @@ class Model:
         for clique, table in potentials.items():
             v, wide, _ = tree.where(clique)
             logs[v] += table.reshape(wide)
-        self.log_normaliser = tree.log_conditionals(logs)
-        self.conditionals = [np.exp(log) for log in logs]
-        self.joints = tree.joints(self.conditionals)
+        self.conditionals = [np.empty(log.shape) for log in logs]
+        self.log_normaliser = tree.log_conditionals(logs, self.conditionals)
+        for log, chances in zip(logs, self.conditionals, strict=True):
+            np.exp(log, out=chances)
+        self.joints = [chances.copy() for chances in self.conditionals]
+        tree.make_joint(self.joints)
         self._messages: dict[tuple[int, frozenset[int]], tuple[Clique, Floats]] = {}
+        self._columns: dict[frozenset[int], tuple[Clique, Floats]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_messages": {}}
+        return {**vars(self), "_messages": {}, "_columns": {}}
 
     def _tops(self, columns: Iterable[int]) -> Iterator[tuple[int, frozenset[int]]]:
         """Return, for every component, the lowest bag that some columns lie in or below."""
         tree, remaining = self.tree, frozenset(columns)
         while remaining:
-            root = v = tree.first(remaining)
-            while (parent := tree.parents[root]) is not None:
-                root = parent
-            here = remaining & tree.below[root]
+            v = tree.first(remaining)
+            here = remaining & tree.below[tree.roots[v]]
             while (parent := tree.parents[v]) is not None and not here <= tree.around[v]:
                 v = parent
             yield v, here
@@ -211,12 +260,17 @@ class Model:
 
     def marginal(self, columns: Iterable[int]) -> Floats:
         """Return the flat table of any columns, ascending; messages are cached for later calls."""
-        scope: Clique = ()
-        table: Floats = np.ones(())
-        for v, here in self._tops(columns):
-            part = _product([(self.tree.bags[v], self.joints[v]), *self._from_below(v, here)], here)
-            scope, table = _product([(scope, table), part], {*scope, *here})
-        return table.reshape(-1)
+        parts = [self._part(v, here) for v, here in self._tops(columns)]
+        return _product(parts, columns)[1].reshape(-1) if parts else np.ones(1)
+
+    def _part(self, v: int, columns: frozenset[int]) -> tuple[Clique, Floats]:
+        """Return the table of some columns in v's bag or below it; of single columns, once."""
+        if (part := self._columns.get(columns)) is None:
+            parts = [(self.tree.bags[v], self.joints[v]), *self._from_below(v, columns)]
+            part = _product(parts, columns)
+            if len(columns) == 1:
+                self._columns[columns] = part
+        return part
 
     def _from_below(self, v: int, columns: frozenset[int]) -> list[tuple[Clique, Floats]]:
         """Return the messages to v's bag that carry these columns."""
@@ -273,15 +327,17 @@ def _product(parts: Sequence[tuple[Clique, Floats]], keep: Iterable[int]) -> tup
     wanted = set(keep)
     scope, table = parts[0]
     for i, (other, factor) in enumerate(parts[1:], start=1):
-        later = {a for columns, _ in parts[i + 1 :] for a in columns}
         names = sorted({*scope, *other})
-        number = {a: k for k, a in enumerate(names)}
-        out = tuple(a for a in names if a in wanted or a in later)
-        axes: list[Any] = [[number[a] for a in columns] for columns in (scope, other, out)]
+        needed = wanted.union(*[columns for columns, _ in parts[i + 1 :]])
+        out = tuple([a for a in names if a in needed])
+        place = names.index  # einsum numbers at most 52 axes
+        axes: list[Any] = [list(map(place, columns)) for columns in (scope, other, out)]
         operands: list[Any] = [table, axes[0], factor, axes[1], axes[2]]
         table, scope = np.einsum(*operands), out
-    gone = tuple(i for i, a in enumerate(scope) if a not in wanted)
-    return tuple(a for a in scope if a in wanted), table.sum(axis=gone) if gone else table
+    gone = tuple([i for i, a in enumerate(scope) if a not in wanted])
+    if gone:
+        table = np.add.reduce(table, axis=gone)
+    return tuple([a for a in scope if a in wanted]), table
 
 
 def fit_model(
@@ -303,7 +359,6 @@ def fit_model(
     tree, cliques = Tree(sizes, tables), list(tables)
     ends = np.cumsum([0, *(tables[s][0].size for s in cliques)])
     parts = [slice(a, b) for a, b in pairwise(ends)]
-    places = [tree.where(s) for s in cliques]
     shares = np.concatenate([np.zeros(0), *(tables[s][0] for s in cliques)]) / total
     ridge = np.zeros(ends[-1])
     for s, part in zip(cliques, parts, strict=True):
@@ -311,22 +366,30 @@ def fit_model(
         ridge[part] = smoothing * max(tables[s][1] / total, 1e-9) ** 2
     # In these units the dual bends about equally in all directions that belong to one cell.
     unit = 1 / np.sqrt(ridge + np.maximum(shares, 0.0))
-    cells = np.zeros(tree.n_cells)  # of all bags, used again in each step
-    beliefs, conditionals = tree.tables(cells), tree.tables(chances := np.zeros(tree.n_cells))
+    # Arrays and views of them that each step uses again: of all bags, and of all cliques.
+    logs, cells = np.zeros(tree.n_cells), np.zeros(tree.n_cells)
+    beliefs, chances = tree.tables(logs), tree.tables(cells)
+    x, fitted = np.zeros(ends[-1]), np.zeros(ends[-1])
+    raised, sums = [], []
+    for s, part in zip(cliques, parts, strict=True):
+        v, wide, gone = tree.where(s)
+        raised.append((beliefs[v], x[part].reshape(wide)))
+        sums.append((chances[v], gone, fitted[part].reshape(tree.shape(s))))
 
     def dual(z: Floats) -> tuple[float, Floats]:
-        x = unit * z
-        cells.fill(0.0)
-        for part, (v, wide, _) in zip(parts, places, strict=True):
-            beliefs[v] += x[part].reshape(wide)
-        value = tree.log_conditionals(beliefs)
-        np.exp(cells, out=chances)
-        joints = tree.joints(conditionals)
+        np.multiply(unit, z, out=x)
+        logs.fill(0.0)
+        for belief, table in raised:
+            belief += table
+        value = tree.log_conditionals(beliefs, chances)
+        np.exp(logs, out=cells)
+        tree.make_joint(chances)
         gradient = ridge * x
         value += float(x @ (0.5 * gradient - shares))
+        for joint, gone, table in sums:
+            np.add.reduce(joint, axis=gone, out=table)
         gradient -= shares
-        for part, (v, _, gone) in zip(parts, places, strict=True):
-            gradient[part] += np.add.reduce(joints[v], axis=gone).reshape(-1)
+        gradient += fitted
         return value, unit * gradient
 
     x0 = np.zeros(ends[-1])

@@ -38,10 +38,10 @@ from skdp.synthetic._graphical import (
     AnswerErrors,
     Clique,
     Floats,
+    Growth,
     Measurements,
     Model,
     clique_size,
-    tree_size,
 )
 from skdp.synthetic._queries import Queries, as_queries, conjunctions, query_names, workload_of
 from skdp.tabular import CATEGORIES, Domain
@@ -295,7 +295,7 @@ class Rounds:
         """Choose and measure a table; return the new fit, and whether it moved beyond noise."""
         noise = self.noise(share * (1 - CHOICE))
         tables, penalties = self._questions(model, self.candidates, WORTH * noise)
-        worst = WorstMarginal(self._workload, tables, penalties)
+        worst = WorstMarginal(self._workload, np.concatenate(tables), penalties)
         chosen = self.session.answer(worst, share * CHOICE, name="choice of a table")
         self.spent += share * CHOICE
         columns = self.candidates[chosen]
@@ -314,14 +314,13 @@ class Rounds:
         """
         # `max_cells` does not count the tables of single columns.
         limit = max(self.max_cells + sum(self.sizes), model.tree.n_cells)
+        growth = Growth(self.sizes, self.measured, limit)
         tables = []
         penalties = np.full(len(sets), FORBIDDEN)
         for i, s in enumerate(sets):
             largest, together = model.work(s)
             fits = model.tree.n_cells + together <= limit
-            if largest <= MAX_WORK and (
-                fits or tree_size(self.sizes, [*self.measured, s]) <= limit
-            ):
+            if largest <= MAX_WORK and (fits or growth.fits(s)):
                 tables.append(self.total * model.marginal(s))
                 penalties[i] = noise * tables[i].size
             else:
@@ -356,7 +355,7 @@ class Rounds:
             sampling = [math.sqrt(2 / math.pi) * float(np.sqrt(table).sum()) for table in tables]
             penalties += np.array(sampling) + NEWS * self.total
             workload = Workload(self.sizes, [Cells(s) for s in sets])
-            choice = WorstMarginal(workload, tables, penalties, none=True)
+            choice = WorstMarginal(workload, np.concatenate(tables), penalties, none=True)
             chosen = self.session.answer(choice, share / 4, name="choice of a larger table")
             self.spent += share / 4
             if chosen is not None:

@@ -499,10 +499,10 @@ class _Rounds:
         if self._plan.chooses:
             sets = work.attribute_sets
             now = marginals(self.weights.p, sets)
-            tables = [now[s] * self._n for s in sets]
+            tables = np.concatenate([now[s] * self._n for s in sets])
             # The mean absolute noise of a cell of a measured table, in rows.
             noise = Allowance.left(session, self._measuring).mean_cell_noise
-            penalties = [noise * table.size for table in tables]
+            penalties = [noise * now[s].size for s in sets]
             group = session.answer(WorstMarginal(work, tables, penalties), self._choosing)
         attributes = work.groups[group].attributes
         if self._plan.chooses:

@@ -264,7 +264,7 @@ def is_far(s):
 
 
 # A public table that a row which leaves `ABOVE` for the opposite cell is further from twice.
-BELIEVED = [np.array([0, 0, 0, 100])] * 2
+BELIEVED = np.tile([0, 0, 0, 100], 2)
 
 
 def weighted_moments(s):

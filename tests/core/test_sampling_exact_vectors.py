@@ -162,14 +162,20 @@ def test_wishart_products_are_within_their_error(scale, extra, monkeypatch):
     rows = wishart._Rows(d, extra, Repeating(ONES))
     rows.low[:, 4:] = 0
     norms, error = wishart._errors(rows)
-    digits = wishart._digits(rows, 0, d)
-    m = rows.high.astype(object) * 2 ** (21 * extra) + rows.low.astype(object)
-    for i, j in zip(*np.triu_indices(d), strict=True):
-        a, b = m[i][:4], m[j][:4]
-        total = sum(int(part[i, j]) << (21 * k) for k, part in digits.items())
-        cut, full = (a * b).sum(), ((a + 1) * (b + 1)).sum()
-        assert total <= cut < full <= total + norms[i] + norms[j] + error
-        assert cut > total
+    cuts = [(rows, norms, error)]
+    if extra:
+        cuts.append((short := wishart._Short(rows), *short.errors(norms)))
+    for used, norms, error in cuts:
+        digits = wishart._digits(used, 0, d)
+        m = rows.high.astype(object) * 2 ** (21 * extra) + rows.low.astype(object)
+        m = m >> (rows.bits - used.bits)
+        for i, j in zip(*np.triu_indices(d), strict=True):
+            a, b = m[i][:4], m[j][:4]
+            total = sum(int(part[i, j]) << (21 * k) for k, part in digits.items())
+            assert used is not rows or total == rows.total(i, j)
+            cut, full = (a * b).sum(), ((a + 1) * (b + 1)).sum()
+            assert total <= cut < full <= total + norms[i] + norms[j] + error
+            assert cut > total
 
 
 def test_wishart_rows_are_extended_consistently(monkeypatch):

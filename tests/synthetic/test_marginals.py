@@ -19,7 +19,7 @@ from skdp import PrivacyBudget
 from skdp.budget import gdp_mu
 from skdp.synthetic import Bins, Domain, DPMarginalSynthesizer, conjunctions, linear_queries
 from skdp.synthetic import _marginals as marginals_module
-from skdp.synthetic._graphical import Model, Tree, clique_size, eliminate, fit_model, tree_size
+from skdp.synthetic._graphical import Elimination, Growth, Model, Tree, clique_size, fit_model
 from tests.folding import each
 
 NLTCS = Path(__file__).parents[1] / "data" / "nltcs.csv.gz"
@@ -51,7 +51,7 @@ def models(draw):
 
 
 def smallest_bag_next(sizes, cliques):
-    """Eliminate columns by the definition: the oracle of `eliminate`."""
+    """Eliminate columns by the definition: the oracle of `Elimination`."""
     edges = [{a}.union(*(c for c in cliques if a in c)) for a in range(len(sizes))]
     remaining = set(range(len(sizes)))
     while remaining:
@@ -61,11 +61,15 @@ def smallest_bag_next(sizes, cliques):
         edges = [(e | edges[v]) - {v} if v in e else e for e in edges]
 
 
+def tree_size(sizes, cliques):
+    return sum(math.prod(sizes[a] for a in bag) for _, bag in smallest_bag_next(sizes, cliques))
+
+
 @settings(deadline=None, max_examples=60)
 @given(models())
 def test_trees_agree_with_the_whole_table(drawn):
     sizes, potentials = drawn
-    steps = [step[:2] for step in eliminate(sizes, potentials)]
+    steps = [step[:2] for step in Elimination(sizes, potentials)]
     assert steps == list(smallest_bag_next(sizes, potentials))
     model = Model(Tree(sizes, potentials), potentials)
     table, normaliser = dense(sizes, potentials)
@@ -80,6 +84,8 @@ def test_trees_agree_with_the_whole_table(drawn):
             # order of elimination has been missed by a little.
             size = tree_size(sizes, [*potentials, columns])
             assert size <= 2 * (model.tree.n_cells + together)
+            assert Growth(sizes, potentials, size).fits(columns)
+            assert not Growth(sizes, potentials, size - 1).fits(columns)
     for v, bag in enumerate(model.tree.bags):
         np.testing.assert_allclose(model.joints[v].reshape(-1), summed(table, bag), atol=1e-12)
     codes = np.argwhere(np.ones(sizes))
