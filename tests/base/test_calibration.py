@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from skdp import Domain, DPTrainOnRelease, PrivacyBudget
-from skdp.base.calibration import shrunk_shares
+from skdp.base.calibration import _curve, shrunk_shares
 from skdp.core.clipping import Box
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.linear_model import DPLogisticRegression
@@ -102,6 +102,30 @@ def test_shares_are_shrunk_by_their_noise():
     assert np.allclose(shrunk_shares(np.array([10.0, 30.0]), 0.0), [0.25, 0.75])
     shrunk = shrunk_shares(np.array([1.0, 30.0]), 100.0)
     assert np.allclose(shrunk, 0.5, atol=0.05) and shrunk.sum() == pytest.approx(1)
+
+
+def test_the_shares_of_the_first_two_classes_are_no_evidence():
+    """Scores that always put the largest of four classes first, before one of a tenth."""
+    shares, places = np.array([0.7, 0.1, 0.1, 0.1]), np.geomspace(0.2, 4.0, 8)
+    counts = np.tile([125.0, 875.0], (4, 1))  # of 5,000 rows: the next, and the first class
+    within = np.full((4, 2), 0.25)
+    curves = {
+        ratio: _curve(counts, 10.0, places, within, 0.45, shares, 5000 * shares, 10.0, ratio)
+        for ratio in (0.0, np.log(7.0))
+    }
+    told = {ratio: float(np.abs(curve(places)).max()) for ratio, curve in curves.items()}
+    assert told[np.log(7.0)] < 0.3 < 1.0 < told[0.0]
+
+
+def test_a_category_that_noise_hides_does_not_rule_a_class_out():
+    rng = np.random.default_rng(0)
+    y = (np.arange(3000) % 50 == 0).astype(int)  # 60 rows of the rarer class
+    X = rng.integers(0, 8, size=(3000, 6)).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DPCategoricalNB([range(8)] * 6, classes=[0, 1], epsilon=0.3).fit(X, y)
+    smallest = min(float(logs.min()) for logs in model.feature_log_prob_)
+    assert model.category_count_std_error_ > 50 and smallest > np.log(1 / 80)
 
 
 def coded(n, seed=0):

@@ -11,6 +11,7 @@ from skdp import PrivacyBudget
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.ensemble import DPExplainableBoostingRegressor
 from skdp.linear_model import DPRidge
+from skdp.naive_bayes import DPGaussianNB
 from skdp.neighbors import DPNearestCentroid
 from tests.folding import each
 
@@ -44,6 +45,21 @@ def test_noise_is_pure_where_the_number_of_rows_is_public_alone(model, account):
         assert budget.spent.delta == told.delta
     with pytest.raises(ValueError, match="n_samples"):
         estimator.privacy_cost(n_samples=-5)
+
+
+def test_counts_of_classes_take_what_their_noise_asks_for():
+    """Noise of 7% of a mean count for 2% of the allowance, or a second release, of 25% at most."""
+    shares = {}
+    for n in (100_000, 4_000, 200):
+        rows, y = np.zeros((n, 1)), np.arange(n) % 4
+        for model in (DPNearestCentroid, DPGaussianNB):
+            fitted = model(classes=range(4), bounds=(0, 1)).fit(rows + y[:, None] % 2, y)
+            counts = [r.share for r in fitted.privacy_.releases if r.name.startswith("counts of l")]
+            shares[n, model] = sum(counts)
+            assert len(counts) == 1 + (n < 100_000)
+    # The share follows a noisy number of rows: .0604 deviates by .003.
+    wanted = [0.02, 0.02, 0.0604, 0.0604, 0.265, 0.265]
+    assert list(shares.values()) == pytest.approx(wanted, abs=0.015)
 
 
 @each("model", [DPNearestCentroid, DPLinearDiscriminantAnalysis])
