@@ -48,6 +48,7 @@ KEY_METHODS = ("laplace", "optimal", "gaussian", "sips")
 MAX_KEYS_PER_UNIT = 2**14
 ROUNDS = (0.1, 0.3, 0.6)  # of the share and of delta, in "sips"
 WEIGHT_BITS = 30  # of the weight of a unit with one key
+_MOST_NOISE = 2.0**52  # the samplers' largest deviation
 _PROBABILITY_BITS = 160
 _SMALLEST_DELTA = Fraction(1, 10**30)  # far above the last bit of probabilities and of tails
 _SMALLEST_OF_COUNTS = Fraction(1, 10**250)  # a float; tails get more bits for it
@@ -369,6 +370,8 @@ class SelectKeys(Measurement):
                 sigma: float = sigma,
                 threshold: int = threshold,
             ) -> NDArray:
+                if sigma > _MOST_NOISE:  # a fact of the plan: the threshold is out of reach
+                    return _as_released([])
                 drawn = samplers.rounded_gaussian(sigma, len(keys), entropy=meter.entropy)
                 return _above(keys, totals, drawn, threshold)
 

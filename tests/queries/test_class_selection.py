@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.stats import binom
+from sklearn.linear_model import LogisticRegression
 
 from skdp import PrivacyBudget
 from skdp.audit import neighbour_check, replay_check
@@ -16,7 +17,7 @@ from skdp.core.session import Session
 from skdp.core.table import PrivateTable, stability_of
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.engines import from_arrays
-from skdp.ensemble import DPExplainableBoostingClassifier
+from skdp.ensemble import DPExplainableBoostingClassifier, DPTrainOnRelease
 from skdp.linear_model import DPLogisticRegression
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPNearestCentroid
@@ -303,3 +304,16 @@ def test_expected_error_counts_the_selection():
     model = DPGaussianNB(bounds=(-2, 2), delta=1e-6)
     assert 0 <= model.expected_error(4000, like=(X, y)) < 0.2
     assert model.expected_error(30, like=(X, y)) == 1.0
+
+
+@each("epsilon", [1e-6, 1e-9])
+def test_a_tiny_share_names_no_class_and_raises_nothing(epsilon):
+    """The deviation of the noise is then above the largest that is drawn."""
+    X, y = labelled(300)
+    budget = PrivacyBudget(1.0, 1e-4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DPTrainOnRelease(LogisticRegression(), epsilon=epsilon, delta=1e-6, budget=budget)
+        model.fit(X, y)
+    assert budget.spent.epsilon == pytest.approx(epsilon)
+    assert set(model.released_xy()[1]) == {"other"}
