@@ -1,8 +1,8 @@
 """Private additive models by boosting on binned columns, for labels and numbers.
 
 A fit releases bounds, unless stated; the number of rows of each class, or mean and mean square of
-the target; the number of rows in each cell of each column; and in each round the noisy gradient of
-the loss in all cells.
+the target; the number of rows in each cell of each column; in each round the noisy gradient of the
+loss in all cells; and of two classes how often a score is right, for calibration.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from skdp.base.calibration import Calibration, calibration_share
 from skdp.base.callers import reported_steps
 from skdp.base.classifiers import (
     COUNT_SHARE,
@@ -30,6 +32,7 @@ from skdp.parameters import Integers, Table, check_size
 from skdp.planning import Allowance, row_count
 from skdp.queries import (
     MAX_CELLS,
+    AdditiveScores,
     ColumnCells,
     Labelled,
     additive,
@@ -62,6 +65,8 @@ _TARGET_SHARE, _TARGET_SIZE = (0.04, 0.6), (200.0, 85.0)  # with learned bounds,
 # prediction, if cells were queried once and not shrunk, would be this part of a deviation.
 _WIDE, _NOISE = (0.7, 4.0), 0.15
 _LEAST = 1e-300
+_LEAST_PART = 0.02  # that is left of a column that seems to be noise alone
+_NOTHING = Fraction(0)
 
 
 def check_cells(n_features: int, n_bins: int) -> None:
@@ -123,19 +128,22 @@ def _descend(
     shrinkage: float,
     unit: float = 1.0,
     spread: float = 1.0,
-) -> tuple[Floats, int]:
-    """Return the scores of all cells after a noisy descent, and the number of its rounds.
+    kept: Fraction = _NOTHING,
+) -> tuple[Floats, Floats, int]:
+    """Return the scores of all cells after a noisy descent, their noise, and the rounds it had.
 
     A cell takes a Newton step: its gradient, in this `unit`, over its weight. `shrinkage` is what a
-    weight must beat, in noise over `spread`.
+    weight must beat, in noise over `spread`. `kept` is the share that is left. The noise is the
+    variance of what the answers' noise moved a score by.
     """
     rounds = min(max(_ROUNDS, math.ceil(_LENGTH * n_columns / step)), _MOST_ROUNDS)
     rounds = _PURE_ROUNDS if session.pure else rounds
     rate = min(_LENGTH / rounds, step / n_columns)
     before, usual = np.zeros_like(scores), max(float(weights.mean()), 1.0)
+    variance = np.zeros_like(scores)
     for number in reported_steps(rounds):
         # Equal shares: with Gaussian noise, all rounds together are as noisy as one.
-        share = session.remaining / (rounds - number)
+        share = (session.remaining - kept) / (rounds - number)
         release = session.answer(query(scores), share, name=f"{name} {number + 1}")
         gradient, std = release.value, float(np.mean(release.std))
         # A step that turns back, by more than noise does, was too long.
@@ -146,7 +154,30 @@ def _descend(
         # Where noise is above what cells weigh, it would move scores in every round.
         rows = weights + shrinkage * noise * (1.0 + (noise / usual) ** 2) + 1.0
         scores = np.clip(scores - rate * unit * gradient / rows, -_LARGEST, _LARGEST)
-    return scores, rounds
+        variance = variance + (rate * unit * std / rows) ** 2
+    return scores, variance, rounds
+
+
+def _shrunk(
+    scores: Floats, variance: Floats, weights: Floats, starts: NDArray
+) -> tuple[Floats, float]:
+    """Shrink the scores of each column by which part of them is noise; return that of all, too.
+
+    A column has few cells, so that what it tells is not known well: it is shrunk to the mean over
+    all columns.
+    """
+    with np.errstate(all="ignore"):
+        squares = np.atleast_2d(np.maximum(weights, 0.0) * scores**2)
+        noise = np.atleast_2d(np.maximum(weights, 0.0) * variance)
+        total, noise = (np.add.reduceat(a.sum(axis=0), starts[:-1]) for a in (squares, noise))
+        told = total - noise
+        doubt = 2 * noise**2 / (np.diff(starts) * len(squares))
+        apart = max(float(told.var() - doubt.mean()), 0.0)
+        told = told.mean() + apart / np.maximum(apart + doubt, _LEAST) * (told - told.mean())
+        told = np.maximum(told, 0.0)
+        part = np.nan_to_num(told / np.maximum(told + noise, _LEAST))
+        signal = float(np.nan_to_num(told.sum() / max(told.sum() + noise.sum(), _LEAST)))
+    return scores * np.repeat(np.maximum(part, _LEAST_PART), np.diff(starts)), signal
 
 
 class _Additive:
@@ -198,8 +229,9 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
 
     The private counterpart of ``ExplainableBoostingClassifier`` of ``interpret``, without pairs of
     columns. In scikit-learn it is closest to ``HistGradientBoostingClassifier(max_leaf_nodes=2)``.
-    The whole model can be read: `term_scores_` holds what each bin of each column adds to the
-    logits. ``set_callbacks(ProgressBar())`` of scikit-learn 1.9 shows how many rounds are done.
+    The whole model can be read: `term_scores_` holds what each bin of each column adds to a score,
+    with which the probability rises. ``set_callbacks(ProgressBar())`` of scikit-learn 1.9 shows how
+    many rounds are done.
 
     Parameters
     ----------
@@ -218,14 +250,16 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     bin_weights_ : list of ndarray of shape (n_bins,)
         For each column, the noisy number of rows in each bin, at least 0.
     term_scores_ : list of ndarray of shape (n_bins,) or (n_bins, n_classes)
-        For each column, what its bins add to the logit of the second class with two classes, or of
-        each class with more. Their mean over rows is 0.
+        For each column, what its bins add to the score of the second class with two classes, or to
+        the logit of each class with more. Their mean over rows is 0. The scores of a column are
+        shrunk by which part of them noise explains.
     term_scores_std_error_ : list of ndarray, as `term_scores_`
         Always NaN: boosting stops early, so no exact solution exists to measure an error from.
     feature_importances_ : ndarray of shape (n_features,)
         Mean size of a column's `term_scores_` over the rows of `bin_weights_` (and over classes),
         as a part of the sum of all columns. Noise alone gives a column a small importance.
     intercept_ : ndarray of shape (1,) or (n_classes,)
+        The logits of a row whose terms are 0; of two classes before their calibration.
     n_iter_ : int
         Number of rounds.
     bounds_ : tuple of two ndarrays of shape (n_features,)
@@ -245,14 +279,15 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
     stated; the number of rows of each class (2% of the allowance; of few rows more) and of
-    each cell (5%); then, in each round, the sum of the residuals of the rows of each cell. A
-    residual is the predicted probabilities minus the indicator of the label, clipped to the norm c.
-    All attributes, `feature_importances_` too, are computed from these numbers. *Sensitivity* for d
-    columns, if a row is added or removed: of the counts, d in L1 and sqrt(d) in L2; of the
-    residuals, c d (times the square root of the number of logits) in L1 and c sqrt(d) in L2. If a
-    row is replaced: of the counts, 2 d in L1 and sqrt(2 d) in L2; of the residuals, twice the
-    above. *Mechanism*: rounded Gaussian noise if delta is above 0, otherwise discrete Laplace
-    noise, with equal shares for all rounds.
+    each cell (5%); then, in each round, the sum of the residuals of the rows of each cell; last, of
+    two classes, counts of rows by their lead, for calibration (2 to 10%; of sensitivity 1, and 2 in
+    L1 for replaced rows). A residual is the predicted probabilities minus the indicator of the
+    label, clipped to the norm c. All attributes, `feature_importances_` too, are computed from
+    these numbers. *Sensitivity* for d columns, if a row is added or removed: of the counts, d in L1
+    and sqrt(d) in L2; of the residuals, c d (times the square root of the number of logits) in L1
+    and c sqrt(d) in L2. If a row is replaced: of the counts, 2 d in L1 and sqrt(2 d) in L2; of the
+    residuals, twice the above. *Mechanism*: rounded Gaussian noise if delta is above 0, otherwise
+    discrete Laplace noise, with equal shares for all rounds.
 
     **Boosting.** All columns are boosted at once, and each cell takes a Newton step, shrunk if its
     rows are few compared with the noise. With Gaussian noise, all rounds together are as noisy as a
@@ -303,7 +338,8 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
         chances = chances[1:] if two else chances
         # The second derivative of the loss at the start stands for that in all rounds.
         rows = np.maximum(weights, 0.0) * (chances * (1 - chances))[:, None]
-        scores, self.n_iter_ = _descend(
+        n = float(counts.sum())
+        scores, variance, self.n_iter_ = _descend(
             session,
             lambda scores: additive_gradient(cells, scores, offset, _CLIPS[not two]),
             "gradient",
@@ -312,13 +348,22 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
             len(cells.cuts),
             _STEP,
             _SHRINKAGE,
+            kept=calibration_share(session, n, n_classes) if two else _NOTHING,
         )
+        scores, signal = _shrunk(scores, variance, rows, cells.starts)
         self.class_count_ = counts
         self.intercept_ = offset + self._set_terms(scores, cells, weights)
+        self._calibration: Calibration | None = None
+        if two:
+            terms = self._scores_of_cells
+            typical = math.sqrt(float(terms[0] ** 2 @ np.maximum(weights, 0.0)) / n)
+            both = AdditiveScores(cells, np.concatenate([np.zeros_like(terms), terms]))
+            self._calibration = Calibration.fitted(session, both, typical, signal, counts, spread)
 
-    def _logits(self, X: Any) -> Floats:
-        values = self._public_array(X)
-        return self.intercept_ + additive(self._scores_of_cells, self._cells.codes(values))
+    def _logits_of(self, rows: Floats) -> Floats:
+        if self._calibration is not None:
+            return self._calibration.of_rows(rows)
+        return self.intercept_ + additive(self._scores_of_cells, self._cells.codes(rows))
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return the logits of the caller's rows."""
@@ -445,7 +490,7 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
         wide = min(max(_NOISE / _noise(session, cells, weights, n), _WIDE[0]), _WIDE[1])
         reach = max(sides[1] - center, center - sides[0], _LEAST)
         largest = min(wide * spread, reach)
-        scores, self.n_iter_ = _descend(
+        scores, variance, self.n_iter_ = _descend(
             session,
             lambda scores: additive_errors(cells, scores, center, *sides, largest),
             "errors",
@@ -457,6 +502,7 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
             largest,
             spread,
         )
+        scores, _ = _shrunk(scores, variance, weights, cells.starts)
         self._set_terms(scores[None, :], cells, weights)
         self.intercept_ = center
         self.n_samples_, self.largest_error_ = n, largest

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from skdp.core.clipping import Floats, by_columns, check_width
 from skdp.core.query import check_ascending, reviewed
 from skdp.core.sums import RowCells, RowSum
-from skdp.queries.cells import row_counts
+from skdp.queries.cells import additive, row_counts
 from skdp.queries.workloads import coded_rows
 
 Ints = NDArray[np.int64]
@@ -221,6 +221,23 @@ def _at_most(cuts: Floats, leads: Floats) -> Ints:
         return np.searchsorted(cuts, leads, side="right")
     reached = (leads >= cuts[:, None]).view(np.uint8)
     return reached.sum(axis=0, dtype=np.uint8).astype(np.int64)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class AdditiveScores:
+    """Scores of the classes that add up over the cells of a row's columns.
+
+    - `cells`: The `ColumnCells` of the columns.
+    - `scores` of shape (K, number of cells)
+    """
+
+    cells: Any
+    scores: Floats
+
+    def of_rows(self, x: Floats) -> Floats:
+        """Return the scores of rows."""
+        return _within(additive(self.scores, self.cells.codes(x)).T)
 
 
 @reviewed

@@ -17,7 +17,7 @@ from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.linear_model import DPLogisticRegression
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPNearestCentroid
-from skdp.queries import TableScores, leads
+from skdp.queries import AdditiveScores, ColumnCells, TableScores, leads
 from skdp.queries.scores import (
     CodedScoreCells,
     LinearScores,
@@ -216,6 +216,9 @@ def plain_scores(scores, row):
                 q = float(scores.view.map(row[None])[0, j]) * float(scores.view.grid[j])
                 total += float(scores.weights[k, j]) * q
                 continue
+            if isinstance(scores, AdditiveScores):
+                total += float(scores.scores[k, scores.cells.starts[j] + (x >= 0.0)])
+                continue
             x = min(max(x, float(scores.low[j])), float(scores.high[j]))
             if isinstance(scores, MedianScores):
                 total -= abs(x - float(scores.medians[k, j])) / float(scores.scale[j])
@@ -236,6 +239,7 @@ def test_a_row_alone_decides_its_scores(n):
         LinearScores(Box(low, high), means, rng.normal(size=2)),
         NormalScores(low, high, means, variances),
         MedianScores(low, high, means, variances[0]),
+        AdditiveScores(ColumnCells((np.zeros(1),) * 4), rng.normal(size=(2, 8))),
     ):
         assert scores.of_rows(rows).tolist() == [plain_scores(scores, row) for row in rows]
 
