@@ -409,7 +409,8 @@ class DPCategoricalNB(_NaiveBayes):
         if alpha:
             # Else a category that noise hides in one class would rule that class out.
             noise = self.category_count_std_error_
-            of_all = [column.sum(axis=0) / column.sum() for column in smoothed]
+            parts = [column / column.max() for column in smoothed]
+            of_all = [part.sum(axis=0) / part.sum() for part in parts]
             smoothed = [c + noise * len(o) * o for c, o in zip(smoothed, of_all, strict=True)]
         totals = [np.maximum(c.sum(axis=1, keepdims=True), 1e-300) for c in smoothed]
         self.feature_log_prob_ = [np.log(c / n) for c, n in zip(smoothed, totals, strict=True)]

@@ -64,12 +64,13 @@ _RELATIONS = (
 def mixed_types(files: str) -> str:
     """Return SQL that counts the columns of Parquet files, an SQL expression, of several types.
 
-    DuckDB casts them to the types in the first file, and such a cast may fail on a cell.
+    DuckDB casts them to the types in the first file, and such a cast may fail on a cell. It does
+    not tell upper from lower case in names.
     """
-    own = "name, list(duckdb_type ORDER BY column_id) AS own"
+    own = "lower(name) AS known, list(duckdb_type ORDER BY column_id) AS own"
     columns = f"SELECT {own} FROM parquet_schema({files}) WHERE column_id > 0"
-    of_files = f"{columns} GROUP BY name, file_name"
-    mixed = f"SELECT name FROM ({of_files}) GROUP BY name HAVING count(DISTINCT own) > 1"
+    of_files = f"{columns} GROUP BY known, file_name"
+    mixed = f"SELECT known FROM ({of_files}) GROUP BY known HAVING count(DISTINCT own) > 1"
     return f"SELECT count(*) FROM ({mixed})"
 
 

@@ -375,7 +375,7 @@ CUTS, ENDS = np.array([-1.0, 0.0, 1.0]), np.array([-np.ones(D), np.ones(D)])
 LINEAR = LinearScores(Ball(np.zeros(D), 1.0), ENDS, np.zeros(2))
 NORMAL = NormalScores(-np.ones(D), np.ones(D), ENDS, np.ones((2, D)))
 MEDIANS = MedianScores(-np.ones(D), np.ones(D), ENDS, np.ones(D))
-HALVES = AdditiveScores(ColumnCells((np.zeros(1),) * D), np.array([[0.0] * 2 * D, [-1.0, 1.0] * D]))
+STEPS = AdditiveScores(ColumnCells((np.zeros(1),) * D), np.array([[0.0] * 2 * D, [-1.0, 1.0] * D]))
 OF_SIGNS = CategoryScores(SIGNS, (np.array([[0.0, -1.0], [-1.0, 0.0]]),) * D)
 RELABELLED = np.ones(D), 2 * np.ones(D)  # as far, and of another label
 NOTHING = np.ones(D), np.zeros(D)
@@ -448,7 +448,7 @@ QUERIES = [
     ("label leads", counts_of(ScoreCells(LINEAR, CUTS)), BOTH, R + A, CORNERS, 0.99),
     ("label leads, normal", counts_of(ScoreCells(NORMAL, CUTS)), BOTH, R + A, CORNERS, 0.99),
     ("label leads, medians", counts_of(ScoreCells(MEDIANS, CUTS)), BOTH, R + A, CORNERS, 0.99),
-    ("label leads, terms", counts_of(ScoreCells(HALVES, CUTS)), BOTH, R + A, CORNERS, 0.99),
+    ("label leads, terms", counts_of(ScoreCells(STEPS, CUTS)), BOTH, R + A, CORNERS, 0.99),
     ("label leads, categories", counts_of(ScoreCells(OF_SIGNS, CUTS)), BOTH, R + A, CORNERS, 0.99),
     ("weighted gram with a target", weighted_gram, BOTH, A, (np.array([-1.0, 0.0, 0.0]), None),
      0.99),

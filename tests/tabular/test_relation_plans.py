@@ -259,12 +259,14 @@ def test_files_and_chains_of_calls_are_read(con, tmp_path):
     # DuckDB casts the columns of all files to the types of the first, or to stated ones.
     con.sql("SELECT k AS u FROM t").write_parquet(str(tmp_path / "other.parquet"))
     con.sql("SELECT k FROM t").write_parquet(str(tmp_path / "of_k.parquet"))
-    other, of_k = (f"'{tmp_path}/{name}.parquet'" for name in ("other", "of_k"))
+    con.sql("SELECT k AS U FROM t").write_parquet(str(tmp_path / "upper.parquet"))
+    other, of_k, upper = (f"'{tmp_path}/{x}.parquet'" for x in ("other", "of_k", "upper"))
     check_plan(con.sql(f"SELECT k FROM read_parquet([{named}, {of_k}], union_by_name = true)"))
     for mixed in (
         con.read_parquet(f"{tmp_path}/*.parquet"),
         con.sql(f"SELECT u FROM '{tmp_path}/*.parquet'"),
         con.sql(f"SELECT k FROM read_parquet([{named}, {other}])"),
+        con.sql(f"SELECT k FROM read_parquet([{named}, {upper}])"),  # names match in any case
     ):
         with pytest.raises(ValueError, match="a cast of Parquet files whose types differ"):
             check_plan(mixed)
