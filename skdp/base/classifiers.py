@@ -58,7 +58,7 @@ COUNT_SHARE = 0.02
 # The most noise of a class count, in mean counts; with more, counts are released again, for what
 # brings it there, at most this part. (With .7 of few rows, log losses are nearer to those of shares
 # at n epsilon 500, but the order of rows is lost: digits at 1,400.)
-_NOISE_OF_COUNTS, _MOST_OF_COUNTS = 0.07, 0.25
+_NOISE_OF_COUNTS, _MOST_OF_COUNTS = 0.05, 0.25
 _CENTER_USEFUL = 1.0  # noise of the mean of all columns' means, in half widths
 _REACH = 4.0  # scales from the mean of a column to its narrower bounds
 _USEFUL = 0.1  # noise of a column's mean square, in squares of half its width

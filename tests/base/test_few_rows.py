@@ -48,9 +48,9 @@ def test_noise_is_pure_where_the_number_of_rows_is_public_alone(model, account):
 
 
 def test_counts_of_classes_take_what_their_noise_asks_for():
-    """Noise of 7% of a mean count for 2% of the allowance, or a second release, of 25% at most."""
+    """Noise of 5% of a mean count for 2% of the allowance, or a second release, of 25% at most."""
     shares = {}
-    for n in (100_000, 4_000, 200):
+    for n in (100_000, 5_600, 200):
         rows, y = np.zeros((n, 1)), np.arange(n) % 4
         for model in (DPNearestCentroid, DPGaussianNB):
             fitted = model(classes=range(4), bounds=(0, 1)).fit(rows + y[:, None] % 2, y)
