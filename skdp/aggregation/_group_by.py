@@ -222,6 +222,10 @@ class DPGroupBy(BaseEstimator):
             ``(low, high)``, or ``("histogram", column, edges)``. The column may come first, as in
             ``("pay", "median")``.
 
+        Returns
+        -------
+        aggregation : DPGroupBy
+
         Raises
         ------
         TypeError, ValueError

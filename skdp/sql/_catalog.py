@@ -17,8 +17,7 @@ from typing import Any
 
 from skdp.aggregation._plan import pair_of
 from skdp.sql.ir import column_type, quoted, text_of
-from skdp.tabular import checked, stated_type, type_name, with_types
-from skdp.tabular.relation_plans import mixed_types
+from skdp.tabular import checked, mixed_types, stated_type, type_name, with_types
 from skdp.user_code import cancellable, or_raise, suppress_warnings
 
 _KEYS = {"unit", "owner", "columns", "keys", "types"}

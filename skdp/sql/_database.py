@@ -568,7 +568,13 @@ def dpsql(line: str, cell: str, names: dict[str, Any]) -> Any:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Add the SQL magic to a notebook, on ``%load_ext skdp.sql``."""
+    """Add the SQL magic to a notebook, on ``%load_ext skdp.sql``.
+
+    Parameters
+    ----------
+    ipython : IPython.InteractiveShell
+        The notebook.
+    """
 
     def magic(line: str, cell: str) -> Any:
         result = dpsql(line, cell, ipython.user_ns)

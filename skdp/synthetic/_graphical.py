@@ -50,9 +50,10 @@ class Elimination:
             for a in clique:
                 self.neighbours[a] |= frozenset(clique)
         for a in range(len(sizes)):
-            self._wait(a)
+            self.wait(a)
 
-    def _wait(self, a: int) -> None:
+    def wait(self, a: int) -> None:
+        """Put a column in the queue, with its bag as it is now."""
         self.cells[a] = math.prod([self.sizes[b] for b in self.neighbours[a]])
         # Of equal bags, that of the column with the most values: it leaves the smallest rest.
         heappush(self.waiting, (self.cells[a], -self.sizes[a], a))
@@ -64,7 +65,7 @@ class Elimination:
         copied.waiting = self.waiting.copy()
         for a in clique:
             copied.neighbours[a] |= frozenset(clique)
-            copied._wait(a)
+            copied.wait(a)
         return copied
 
     def __iter__(self) -> Iterator[tuple[int, frozenset[int], int]]:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     )
     from skdp.tabular.parts import ONE_PLACE, is_parts, refuse_parts
     from skdp.tabular.records import WholeUnits, dealt_rows, opaque_rows, split_by_key
+    from skdp.tabular.relation_plans import mixed_types
     from skdp.tabular.rows import (
         NotNumericError,
         Rows,
@@ -103,8 +104,9 @@ __all__ = [
     "check_table", "check_uncoded", "check_units", "check_unselected", "check_with_target",
     "checked", "column_cells", "column_of_values", "column_plans", "cut", "dealt_rows", "decoded",
     "dense_blocks", "holds_numbers", "identity", "is_listed", "is_missing", "is_parts",
-    "keeps_types", "label_codes", "leaves_open", "listed", "name_of_ids", "never_held",
-    "opaque_rows", "public_codes", "public_length", "read_cell", "refuse_parts", "shown_key",
-    "split_by_key", "stand_in", "stated_columns", "stated_type", "table_of", "table_schema", "take",
-    "target_column", "type_name", "with_missing", "with_types", "with_weights", "without_column",
+    "keeps_types", "label_codes", "leaves_open", "listed", "mixed_types", "name_of_ids",
+    "never_held", "opaque_rows", "public_codes", "public_length", "read_cell", "refuse_parts",
+    "shown_key", "split_by_key", "stand_in", "stated_columns", "stated_type", "table_of",
+    "table_schema", "take", "target_column", "type_name", "with_missing", "with_types",
+    "with_weights", "without_column",
 ]  # fmt: skip
