@@ -158,8 +158,9 @@ def class_counts(
     counts, std = np.array(first.value), float(first.std)
     noisy = std / (_NOISE_OF_COUNTS * max(float(counts.sum()), 1.0) / n_classes)
     if noisy > 1.0:
-        most = _MOST_OF_COUNTS * float(session.remaining)  # learning may have taken much
-        share = min(COUNT_SHARE * (noisy if session.pure else noisy**2), most)
+        wanted = COUNT_SHARE * (noisy if session.pure else noisy**2)
+        # Of what remains: learning may have taken much.
+        share = min(wanted, _MOST_OF_COUNTS * float(session.remaining))
         second = session.answer(query, share, name="counts of labels, again")
         # The mean of both, weighted by the inverse variances.
         part = std**2 / (std**2 + float(second.std) ** 2)
